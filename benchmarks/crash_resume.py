@@ -28,7 +28,7 @@ LOST = "in flight when the run was broken off"
 
 
 def start(arguments: list[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", MAIN, "solve", *arguments]
+    command = [sys.executable, "-c", MAIN, *arguments]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
@@ -81,11 +81,12 @@ def main() -> None:
         questions, store = Path(folder) / "questions.jsonl", Path(folder) / "runs.db"
         with questions.open("w") as file:
             write_questions((Problem(id, Prompt.chat(id), "choice:options=4") for id in book.ids()), file)
-        first = [str(questions), "--endpoint", url, "--model", "mock", "--budget", f"{MEAN}x", "--store", str(store)]
-        child = start([*first, "--concurrency", str(IN_FLIGHT)])
+        server, kept = ["--endpoint", url, "--model", "mock"], ["--store", str(store)]
+        begin = ["solve", str(questions), *server, "--budget", f"{MEAN}x", "--concurrency", str(IN_FLIGHT), *kept]
+        child = start(begin)
         while done < kills and killed(child, mock, rng.uniform(0.0, 1.0)):
             done += 1
-            child = start(["--resume", "--store", str(store)])
+            child = start(["resume", "last", *kept])
         _, words = child.communicate()
         print(words.decode().strip())
         with Store.open(store) as opened:

@@ -96,7 +96,7 @@ def test_an_old_budget_in_tokens_is_kept(path):
 
 def test_an_old_run_that_is_finished_takes_a_top_up(path):
     sampler = Constant()
-    solution, answers = resume(path, 1, sampler, top_up="+16")
+    solution, answers = resume(path, 1, sampler, budget="+16")
     assert solution.spent == solution.total == 64 and sampler.traces == 16
     assert sum(answer.traces for answer in answers) == 64
 
@@ -207,8 +207,8 @@ def check_resumed(location, held, sampled):
 @pytest.mark.parametrize(("database", "kind"), ASKED_ON)
 def test_a_golden_run_that_was_killed_goes_on_to_its_end(golden, served, database, kind):
     location, held, (mock, at) = golden(database), HELD[database][kind], served
-    verb = ("stream", GOLDEN / "questions.jsonl") if kind.startswith("stream") else ("solve",)
-    rows = invoke(*verb, "--resume", "--run", held["run"], "--store", location, *at)
+    questions = [GOLDEN / "questions.jsonl"] if kind.startswith("stream") else []
+    rows = invoke("resume", held["run"], *questions, "--store", location, *at)
     assert mock.stats.traces > 0
     check_resumed(location, held, mock.stats.traces)
     if not kind.startswith("stream"):
@@ -255,7 +255,7 @@ def test_a_golden_run_by_batch_jobs_reads_what_is_with_its_provider_and_goes_on(
 
 def test_a_golden_run_that_processes_shared_is_read_and_does_not_go_on(golden, served):
     location, (mock, at) = golden("postgres"), served
-    result = CliRunner().invoke(cli, ["solve", "--resume", "--run", "13", "--store", location, *at])
+    result = CliRunner().invoke(cli, ["resume", "13", "--store", location, *at])
     assert isinstance(result.exception, StateError) and "--join" in str(result.exception)
     assert mock.stats.traces == 0
 
@@ -263,7 +263,7 @@ def test_a_golden_run_that_processes_shared_is_read_and_does_not_go_on(golden, s
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_a_golden_run_takes_another_top_up(golden, served, database):
     location, held, (mock, at) = golden(database), HELD[database]["topped up"], served
-    invoke("top-up", held["run"], "--budget", "+12", "--store", location, *at)
+    invoke("resume", held["run"], "--budget", "+12", "--store", location, *at)
     assert mock.stats.traces == 12 and summary_of(location, held["run"]).spent == held["spent"] + 12
 
 

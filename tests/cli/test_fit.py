@@ -1,4 +1,4 @@
-"""``pets fit`` and ``pets plan show`` from the shell."""
+"""``pets fit`` and ``pets fit --show`` from the shell."""
 
 import json
 
@@ -66,7 +66,7 @@ def test_a_plan_for_a_zone_is_used_with_that_zone_alone(pool, tmp_path):
     questions.write_text('{"id": "q1", "question": "Which?"}\n')
     assert pets("fit", pool, "--mean-budget", 8, "--rounds", 2, "--zone", 0.1, "-o", output).exit_code == 0
     assert read_plan(output).policy().zone == 0.1
-    assert "zone 0.1" in pets("plan", "show", output).stdout
+    assert "zone 0.1" in pets("fit", "--show", output).stdout
     result = pets("stream", questions, "--plan", output, "--zone", 0.2, "--model", "m", "--endpoint", "http://h/v1")
     assert isinstance(result.exception, PetsError) and "fit a plan with --zone 0.2" in str(result.exception)
     assert VotingOptions(plan=output).choose()[0].zone == VotingOptions(plan=output, zone=0.1).choose()[0].zone == 0.1
@@ -103,7 +103,7 @@ def toy():
 
 def shown(plan, path):
     write_plan(plan, path)
-    result = CliRunner().invoke(cli, ["plan", "show", str(path)])
+    result = CliRunner().invoke(cli, ["fit", "--show", str(path)])
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -128,6 +128,6 @@ def test_a_plan_of_one_round_has_no_prices(toy, tmp_path):
 
 def test_a_damaged_plan_is_one_line(tmp_path):
     (tmp_path / "plan.json").write_text('{"format": "pets-plan", "version": 1}')
-    result = CliRunner().invoke(cli, ["plan", "show", str(tmp_path / "plan.json")])
+    result = CliRunner().invoke(cli, ["fit", "--show", str(tmp_path / "plan.json")])
     assert isinstance(result.exception, StateError)
     assert "'grids' is missing" in str(result.exception)

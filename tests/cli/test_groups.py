@@ -28,7 +28,7 @@ class FileOptions:
     where: str | None = option("Where it is checked.", alone="")
 
 
-@verb(former={"--out": "--output", "--to": "--output"})
+@verb()
 @click.argument("name")
 def compare(name: str, draws: DrawOptions, files: FileOptions) -> None:
     """Compare."""
@@ -88,8 +88,7 @@ def test_an_option_that_stands_alone_is_a_parameter():
         (["-o", "x", "--seed", "1.5"], "'1.5' is not a valid integer."),
         (["-o", "x", "--format", "xml"], "'xml' is not one of 'table', 'json'"),
         (["-o", "x", "--sed", "1"], "No such option"),
-        (["--out", "x"], "Error: --out is now --output."),
-        (["--to=x"], "Error: --to is now --output."),
+        (["-o", "x", "--max-per-question=3"], "Error: --max-per-question is now --max-traces."),
     ],
 )
 def test_a_mistake_is_named(words, message):

@@ -26,7 +26,7 @@ LINES = {
     "nothing": b"",
     "blanks": b" \n\n \n",
 }
-VERBS = ("questions {}", "solve {} --dry-run", "stream {} --cold --store s.db --resume", "pools show {}",
+VERBS = ("pools questions {}", "solve {} --dry-run", "resume last {} --store s.db", "pools show {}",
          "pools check {}", "replay {} --policy uniform --workers 1", "fit {} -o p.json", "forecast {}")  # fmt: skip
 
 

@@ -14,24 +14,6 @@ from ..command import pets
 
 HEAVY = ("numpy", "scipy", "aiohttp", "rich", "pets.core", "pets.cli.solve")
 
-RENAMED = [  # since version 0.1.0
-    ("fit", "--max-per-question", "--max-traces"),
-    ("forecast", "--runs", "--repetitions"),
-    ("forecast", "--target", "--target-consistency"),
-    ("mock", "--questions", "--count"),
-    ("sample", "--at-once", "--open-questions"),
-    ("sample", "--window", "--confidence-window"),
-    ("serve", "--queue", "--open-questions"),
-    ("serve", "--window", "--budget-window"),
-    ("solve", "--max-per-question", "--max-traces"),
-    ("solve", "--window", "--confidence-window"),
-    ("stream", "--at-once", "--open-questions"),
-    ("stream", "--max-per-question", "--max-traces"),
-    ("stream", "--questions", "the argument QUESTIONS"),
-    ("stream", "--replay", "--pool"),
-    ("stream", "--window", "--budget-window"),
-]
-
 
 @pytest.mark.parametrize("word", ["--version", "--help"])
 def test_version_and_help_import_no_verb(word):
@@ -60,12 +42,6 @@ def test_every_verb_is_listed_with_a_sentence_and_has_help(name):
     listed = CliRunner().invoke(cli, ["--help"]).output
     assert f"  {name} " in listed and VERBS[name] in listed
     assert CliRunner().invoke(cli, [name, "--help"]).exit_code == 0
-
-
-@pytest.mark.parametrize(("verb", "former", "successor"), RENAMED, ids=lambda word: word)
-def test_an_option_that_was_renamed_names_its_successor(verb, former, successor):
-    result = CliRunner().invoke(cli, [verb, former, "1"])
-    assert result.exit_code == 2 and result.stderr.endswith(f"Error: {former} is now {successor}.\n")
 
 
 def commands(name, command):
@@ -98,14 +74,8 @@ def test_ctrl_c_means_the_same_for_every_verb(monkeypatch):
     assert result.exit_code == 130 and result.stderr == "\nStopped.\n"
 
 
-def test_a_mistyped_verb_is_answered_with_the_one_that_was_meant():
-    result = CliRunner().invoke(cli, ["solv", "x"])
-    assert result.exit_code == 2 and "No such command 'solv'. Did you mean solve?" in result.stderr
-    assert "Did you mean" not in CliRunner().invoke(cli, ["zzz"]).stderr
-
-
 def test_a_mistake_is_one_line_and_exit_2():
-    out = pets("questions", "no-such-set")
+    out = pets("pools", "questions", "no-such-set")
     assert out.returncode == 2 and out.stderr.startswith("pets: ") and out.stderr.count("\n") == 1
     unknown = pets("slove")
     assert unknown.returncode == 2 and "No such command 'slove'" in unknown.stderr

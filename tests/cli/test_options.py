@@ -9,11 +9,12 @@ from click.testing import CliRunner
 from pets.cli.main import cli
 from pets.cli.options import (
     AnswerOptions,
+    KeptRunOptions,
     LocalModelOptions,
     ModelOptions,
+    PaceOptions,
     QuestionOptions,
     SamplingOptions,
-    StoredRunOptions,
     run_config,
 )
 from pets.engine import RunConfig, TokenPrice
@@ -26,7 +27,7 @@ from pets.store import Store
 
 SERVER = ("--endpoint", "{url}", "--model", "mock")
 SOLVE = ("solve", "mine.jsonl", *SERVER, "--budget", "4x")
-WAVE = ("batch", "write", "mine.jsonl", "--model", "mock", "--budget", "4x", "-o", "wave.jsonl")
+WAVE = ("solve", "mine.jsonl", "--model", "mock", "--budget", "4x", "--batch-api", "--to", "wave.jsonl")
 STREAM = ("stream", "mine.jsonl", *SERVER, "--store", "runs.db", "--budget", "8x")
 PLANNED, COLD = (*STREAM, "--plan", "plan.json"), (*STREAM, "--cold")
 REPLAYED = ("stream", "--cold", "--pool", "pool.jsonl")
@@ -75,12 +76,12 @@ def test_a_local_model_has_fewer_traces_in_flight():
         return run_config(model, SamplingOptions(), *groups, drawn=Sampling()).concurrency
 
     server, local = ModelOptions(endpoint=("http://x/v1",)), ModelOptions()
-    assert [concurrency(server), concurrency(local), concurrency(local, StoredRunOptions(concurrency=3))] == [64, 16, 3]
+    assert [concurrency(server), concurrency(local), concurrency(local, PaceOptions(concurrency=3))] == [64, 16, 3]
 
 
 def test_an_option_with_the_name_of_a_runs_setting_is_that_setting():
     model, sampling = ModelOptions(rpm=3, tries=2, timeout=5.0), SamplingOptions(temperature=0.5, seed=7)
-    groups = (QuestionOptions(instruct=False), AnswerOptions("number", "Be brief."), StoredRunOptions(keep_texts=False))
+    groups = (QuestionOptions(instruct=False), AnswerOptions("number", "Be brief."), KeptRunOptions(keep_texts=False))
     config = run_config(model, sampling, *groups, drawn=Sampling(max_tokens=9), prices=("in=1,out=2",), policy="asc")
     assert config == RunConfig(
         policy="asc", concurrency=16, sampling=Sampling(max_tokens=9, temperature=0.5), answer="number", instruct=False,
@@ -178,13 +179,14 @@ def typed(url, *words):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((*SOLVE, "--new", "--run", "3"), "--run is read with --resume alone: add --resume, or leave --run out."),
-        ((*SOLVE, "--new", "--run", "last"), "--run is read with --resume alone"),
+        ((*SOLVE, "--new", "--run", "3"), "--run is now `pets resume RUN`."),
+        ((*SOLVE, "--new", "--resume"), "--resume is now `pets resume RUN`."),
+        ((*SOLVE, "--new", "--to", "wave.jsonl"), "--to is read with --batch-api alone"),
+        (("top-up", "1", "--budget", "16"), "`pets top-up` is now: pets resume 1 --budget +16"),
         ((*SOLVE, "--new", "--expect", "tokens=9,seconds=1"), "--expect is read with --dry-run alone"),
-        ((*WAVE, "--resume"), "--resume is now what the same command does by itself: leave it out."),
-        ((*WAVE, "--run", "7"), "--run is now found by the questions and settings: leave it out."),
-        ((*WAVE, "--concurrency", "3"), "--concurrency is now for the engine"),
-        ((*PLANNED, "--run", "3"), "--run is read with --resume alone"),
+        ((*WAVE, "--concurrency", "3"), "leave out --concurrency."),
+        ((*WAVE, "--endpoint", "{url}"), "leave out --endpoint."),
+        ((*PLANNED, "--run", "3"), "--run is now `pets resume RUN [QUESTIONS]`."),
         ((*PLANNED, "--rounds", "9"), "--rounds is read with --cold alone: add --cold, or leave --rounds out."),
         ((*COLD, "--alarm-rate", "0.1"), "--alarm-rate is read with --plan alone"),
         ((*REPLAYED, "--temperature", "0.5"), "leave out --temperature."),

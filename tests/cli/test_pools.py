@@ -3,13 +3,16 @@
 import csv
 import io
 import json
+import sys
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
+from pets.errors import InputError
 from pets.pools import load, read_pool, write_pool
+from pets.questions import named_sets
 
 from ..command import pets
 
@@ -165,3 +168,43 @@ def test_a_plan_needs_four_traces_and_says_what_it_leaves_out(tmp_path):
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     result = CliRunner().invoke(cli, ["fit", str(tmp_path / "p.jsonl"), "--mean-budget", "5", "--max-traces", "8"])
     assert result.exit_code == 0 and "p: 1 question is left out: it has fewer than 4 traces." in result.stderr
+
+
+ROW = {"question": "Two pens and two?", "answer": "So 4.\n#### 4"}
+
+
+def printed(*args):
+    return CliRunner().invoke(cli, ["pools", "questions", *map(str, args)])
+
+
+def test_the_sets_are_listed_without_asking_the_hub(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    lines = printed().stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == named_sets() and "(openai/gsm8k)" in printed().stdout
+
+
+def test_a_copy_is_printed_as_lines(tmp_path):
+    (tmp_path / "test.jsonl").write_text(json.dumps(ROW) + "\n")
+    result = printed("gsm8k", "--from", tmp_path / "test.jsonl")
+    (line,) = result.stdout.splitlines()
+    assert json.loads(line)["gold"] == "4" and result.exit_code == 0
+
+
+def test_a_missing_copy_is_a_users_mistake(tmp_path):
+    result = printed("gsm8k", "--from", tmp_path / "none.jsonl")
+    assert result.exit_code == 2 and "does not exist" in result.stderr and result.stdout == ""
+
+
+def test_a_file_of_ones_own_is_printed_as_it_is_read(tmp_path):
+    (tmp_path / "exam.csv").write_text("body;answer\n2 + 2?;4\n3 + 3?;6\n")
+    result = printed(tmp_path / "exam.csv", "--field", "question=body", "--first", 1)
+    assert result.exit_code == 0, result.stderr
+    (row,) = map(json.loads, result.stdout.splitlines())
+    assert row["prompt"] == [{"role": "user", "content": "2 + 2?"}] and row["gold"] == "4"
+    wrong = printed(tmp_path / "exam.csv", "--from", tmp_path / "exam.csv")
+    assert isinstance(wrong.exception, InputError) and "is a copy of a named set" in str(wrong.exception)
+
+
+def test_questions_come_through_a_pipe():
+    result = CliRunner().invoke(cli, ["pools", "questions", "-"], input="What is 2 + 2?\n")
+    assert json.loads(result.stdout)["prompt"][0]["content"] == "What is 2 + 2?"

@@ -9,6 +9,7 @@ from pets.cli import _ray
 from pets.cli._ray import RayOptions
 from pets.cli.main import cli
 from pets.cli.options import LocalModelOptions
+from pets.engine import RunConfig
 from pets.errors import PetsError
 from pets.questions import Problem
 from pets.samplers import Prompt
@@ -58,16 +59,14 @@ def test_workers_are_no_workers_of_a_cluster():
 
 
 def test_a_run_that_asks_servers_does_not_go_on_in_actors(tmp_path):
-    settings = RunSettings(policy="okg", total=4, budget="4x", model="m", endpoints=("http://127.0.0.1:1/v1",))
+    settings = RunSettings(policy="okg", total=4, budget="4x", model="m", endpoints=("http://127.0.0.1:1/v1",),
+                           more={"plan": RunConfig().to_plain()})  # fmt: skip
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, [Problem("q", Prompt("?"), "number")]):
         pass
-    assert "run 1 asks servers" in refusal("solve", "--resume", "--store", tmp_path / "runs.db", "--ray")
+    assert "this run asks servers" in refusal("resume", "last", "--store", tmp_path / "runs.db", "--ray")
 
-
-def test_a_run_goes_on_with_its_own_local_model_unless_actors_are_asked(tmp_path):
-    resume = ("solve", "--resume", "--store", tmp_path / "runs.db", "--slots", 4)
-    assert "the run's own settings: leave out --slots." in refusal(*resume)
-    assert "there is no such file" in refusal(*resume, "--ray")
+    local = refusal("resume", "last", "--store", tmp_path / "runs.db", "--slots", 4)
+    assert local == "run 1 goes on with its own settings: leave out --slots."
 
 
 @pytest.mark.parametrize("verb", [("solve", "starter", "--model", "a.gguf"), ("replay", "starter")])

@@ -250,7 +250,7 @@ def test_the_texts_of_a_run_are_deleted_and_its_answers_stay(path):
     traces = [json.loads(line) for line in run("export", 1, "--as", "traces", "--store", path).stdout.splitlines()]
     assert len(traces) == 10 and {trace["text"] for trace in traces} == {""}
     assert run("show", 1, "--store", path).exit_code == 0
-    refused = pets("solve", "--store", path, "--resume", "--run", 1)
+    refused = pets("resume", 1, "--store", path)
     assert refused.returncode == 2 and "prompts of run 1" in refused.stderr
 
 

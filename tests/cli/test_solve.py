@@ -117,10 +117,9 @@ def test_a_run_that_its_own_command_would_pay_for_again_is_taken_up_by_its_numbe
     (mock, at), store = serve(tokens=50), tmp_path / "runs.db"
     begin = ("solve", questions, *at, "--budget", "8x", "--max-tokens", 20, "--store", store)
     assert "the same command again goes on with it." in str(pets(*begin).exception)
-    top_up = ("top-up", 1, "--budget", "+8", "--store", store)
-    again = f'`pets solve --store "{store}" --resume --run '
-    assert f"{again}1` goes on with it." in str(pets(*top_up).exception)
-    assert f"{again}2` goes on with it." in str(pets(*begin, "--new").exception)
+    top_up = ("resume", 1, "--budget", "+8", "--store", store)
+    assert f'`pets resume 1 --store "{store}"` goes on with it.' in str(pets(*top_up).exception)
+    assert f'`pets resume 2 --store "{store}"` goes on with it.' in str(pets(*begin, "--new").exception)
     assert mock.stats.traces == 16
     assert "Spent 96 traces of 96 traces." in pets(*top_up, "--keep-going").stderr
 
@@ -245,8 +244,8 @@ def test_a_resumed_run_asks_its_servers_as_before(questions, serve, tmp_path, mo
         "pets.engine.sources.OpenAISampler",
         lambda *args, **options: calls.append(options) or OpenAISampler(*args, **options),
     )
-    assert "X-Team" in refused("top-up", "last", "--budget", "+1x", "--store", store)
-    again = pets("top-up", "last", "--budget", "+1x", "--store", store, "--header", "X-Team: blue")
+    assert "X-Team" in refused("resume", "last", "--budget", "+1x", "--store", store)
+    again = pets("resume", "last", "--budget", "+1x", "--store", store, "--header", "X-Team: blue")
     assert again.exit_code == 0
     assert [(call["headers"], call["timeout"]) for call in calls] == [({"X-Team": "blue"}, 77.0)]
 
@@ -280,7 +279,7 @@ def test_several_models_vote_together_and_their_shares_are_said(questions, serve
     assert "alpha (weight 3)" in pets("runs", "show", "last", "--store", store).stdout
     question = json.loads(pets("runs", "show", "--question", "q0", "--store", store, "--format", "json").stdout)
     assert {trace["model"] for trace in question["sampled"]} <= {"alpha", "beta"}
-    assert pets("top-up", "last", "--budget", "+20", "--store", store).exit_code == 0
+    assert pets("resume", "last", "--budget", "+20", "--store", store).exit_code == 0
     assert sum(mock.stats.traces for mock in mocks) == 100
     assert "named twice" in refused("solve", questions, *models, "--model", "beta", *endpoints)
 
@@ -289,9 +288,9 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
     mock, at = serve()
     store, out = tmp_path / "runs.db", tmp_path / "out.jsonl"
     assert pets("solve", questions, *at, "--budget", "2x", "--store", store, "-o", out).exit_code == 0
-    again = pets("solve", questions, "--store", store, "--resume")
+    again = pets("resume", "last", "--store", store)
     assert again.stdout == out.read_text() and mock.stats.traces == 20
-    assert pets("top-up", "last", "--budget", "+15", "--store", store).exit_code == 0
+    assert pets("resume", "last", "--budget", "+15", "--store", store).exit_code == 0
     assert mock.stats.traces == 35
     found = pets("forecast", 1, "--store", store, "--up-to", 8, "--repetitions", 2, "--target-consistency", 0.5)
     plain = json.loads(found.stdout)
@@ -304,7 +303,7 @@ def test_a_top_up_that_is_refused_adds_nothing_to_the_budget(questions, serve, t
     command = ("solve", questions, *at, "--budget", "2x", "--policy", "uniform", "--store", store)
     assert pets(*command).exit_code == 0
     for _ in range(2):
-        words = refused("top-up", "last", "--budget", "+8", "--waves", 3, "--store", store)
+        words = refused("resume", "last", "--budget", "+8", "--waves", 3, "--store", store)
         assert "uniform knows no waves" in words
     assert "Spent 20 traces of 20 traces." in pets(*command).stderr and mock.stats.traces == 20
 
@@ -313,7 +312,7 @@ def test_a_run_that_goes_on_names_the_servers_that_it_asks_now(questions, serve,
     (_, at), (_, elsewhere) = serve(), serve()
     store = tmp_path / "runs.db"
     assert pets("solve", questions, *at, "--budget", "2x", "--store", store).exit_code == 0
-    again = pets("top-up", "last", "--budget", "+5", "--store", store, *elsewhere[:2])
+    again = pets("resume", "last", "--budget", "+5", "--store", store, *elsewhere[:2])
     assert again.exit_code == 0 and f" at {elsewhere[1]};" in again.stderr and at[1] not in again.stderr
     same = pets("solve", questions, *elsewhere, "--budget", "2x", "--store", store)
     assert f" at {elsewhere[1]};" in same.stderr and at[1] not in same.stderr
@@ -331,24 +330,26 @@ def test_a_run_that_asks_nothing_does_not_speak_of_waves(questions, serve):
     _, at = serve()
     command = ("solve", questions, *at, "--budget", "4x")
     assert "waves" in pets(*command).stderr
-    assert "waves" not in pets(*command).stderr and "waves" not in pets("solve", "--resume").stderr
+    assert "waves" not in pets(*command).stderr and "waves" not in pets("resume", "last").stderr
 
 
 def test_a_budget_that_is_none_is_refused_as_such_and_one_of_a_topped_up_run_is_told_as_it_is(questions, serve):
     _, at = serve()
     assert pets("solve", questions, *at, "--budget", "4x").exit_code == 0
     assert refused("solve", questions, *at, "--budget", "-5").startswith("'-5' is no budget.")
-    assert "under a budget of 4x: `pets top-up 1" in refused("solve", questions, *at, "--budget", "5x")
-    assert pets("top-up", "last", "--budget", "+7").exit_code == 0
-    assert "under a budget of 47 traces, its top-ups included: " in refused("solve", questions, *at, "--budget", "5x")
+    assert "under a budget of 4x: `pets resume 1" in refused("solve", questions, *at, "--budget", "5x")
+    assert pets("resume", "last", "--budget", "+7").exit_code == 0
+    assert "under a budget of 47 traces, what was added included: " in refused(
+        "solve", questions, *at, "--budget", "5x"
+    )
 
 
 def test_a_top_up_fills_no_terminal_with_rows(questions, serve, monkeypatch):
     _, at = serve()
     assert pets("solve", questions, *at, "--budget", "2x").exit_code == 0
-    assert len(pets("top-up", "last", "--budget", "+5").stdout.splitlines()) == 10
-    monkeypatch.setattr("pets.cli.solve.is_terminal", lambda: True)
-    result = pets("top-up", "last", "--budget", "+5")
+    assert len(pets("resume", "last", "--budget", "+5").stdout.splitlines()) == 10
+    monkeypatch.setattr("pets.cli.resume.is_terminal", lambda: True)
+    result = pets("resume", "last", "--budget", "+5")
     assert result.exit_code == 0 and not result.stdout
     assert "`pets runs export 1 -o FILE` writes the answers." in result.stderr
     assert "10 of 10 questions answered" in result.stderr
@@ -374,7 +375,7 @@ def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
 
 def test_a_dry_run_is_a_table_for_a_person_in_dollars(questions, serve, monkeypatch):
     _, at = serve(max_model_len=4096)
-    monkeypatch.setattr("pets.cli.solve.is_terminal", lambda: True)
+    monkeypatch.setattr("pets.cli.resume.is_terminal", lambda: True)
     result = pets("solve", questions, *at, "--budget", "5usd", "--price", "in=1,out=2", "--dry-run",
                   "--expect", "tokens=500,seconds=2", "--max-tokens", 1000)  # fmt: skip
     rows = {line[:12].strip(): line[13:] for line in result.stdout.splitlines()}
@@ -451,13 +452,12 @@ def test_mistakes_get_one_line(questions, serve, tmp_path):
     several = ("--endpoint", f"nope={at[1]}", "--model", "mock", "--model", "other")
     assert "--endpoint names nope" in refused("solve", questions, *several)
     assert "there is no folder" in refused("solve", questions, *at, "-o", tmp_path / "no" / "out.jsonl")
-    ignored = refused("solve", "--store", store, "--resume", "--budget", "9x", "--max-traces", 3)
-    assert "leave out --budget, --max-traces" in ignored and "top-up" in ignored
-    assert "is not what this run asks" in refused("solve", "starter", "--store", store, "--resume")
-    assert "counts traces" in refused("top-up", "last", "--budget", "+5usd", "--store", store)
+    assert 'holds its questions: leave "starter" out' in refused("resume", "last", "starter", "--store", store)
+    assert "run 1 is no stream: leave out --plan." in refused("resume", 1, "--plan", "plan.json", "--store", store)
+    assert "counts traces" in refused("resume", "last", "--budget", "+5usd", "--store", store)
     with contextlib.closing(sqlite3.connect(store)) as connection:
         connection.execute("PRAGMA user_version = 999")
-    assert "newer" in refused("solve", questions, "--store", store, "--resume")
+    assert "newer" in refused("resume", "last", "--store", store)
 
 
 def test_a_bad_key_is_refused(questions, serve):

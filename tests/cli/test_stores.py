@@ -32,10 +32,10 @@ READING = [
 ]  # fmt: skip
 COMPARING = [words for words in READING[1:] if not words.startswith("forecast") and "traces" not in words]
 GOING_ON = {
-    SOLVED: ["solve --resume --run {run}", "top-up {run} --budget +4x"],
-    OWN: ["solve --resume --run {run}", "top-up {run} --budget +4x"],
-    BATCHED: ["batch read replies.jsonl --run {run}", "batch cancel {run} --endpoint http://127.0.0.1:9/v1"],
-    STREAMED: ["stream --resume --run {run}"],
+    SOLVED: ["resume {run}", "resume {run} --budget +4x"],
+    OWN: ["resume {run}", "resume {run} --budget +4x"],
+    BATCHED: ["resume {run} --replies replies.jsonl", "runs cancel {run} --endpoint http://127.0.0.1:9/v1"],
+    STREAMED: ["resume {run} -"],
 }
 
 
@@ -133,9 +133,9 @@ def test_another_type_than_the_runs_is_refused(store, marker, code, monkeypatch,
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("words", ["solve --resume --run 1", "top-up 1 --budget +1x", "stream --resume --run 3"])
+@pytest.mark.parametrize("words", ["resume 1", "resume 1 --budget +1x", "resume 3"])
 def test_a_run_goes_on_with_the_code_that_is_named(store, marker, code, monkeypatch, capfd, words):
-    monkeypatch.setattr("pets.cli.solve.run_engine", lambda engine, output, **options: engine.close())
+    monkeypatch.setattr("pets.cli.resume.run_engine", lambda engine, output, **options: engine.close())
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
     run_pets(monkeypatch, capfd, [*words.split(), "--answer", code])
     assert marker.exists()

@@ -23,12 +23,13 @@ from pets.tabular import read_rows
 
 from ..waiting import PATIENCE_S, wait_until
 
-MAIN = (sys.executable, "-c", "from pets.cli.main import main; main()", "stream")
+MAIN = (sys.executable, "-c", "from pets.cli.main import main; main()")
 
 
 def pets(*args, lines=None):
     text = None if lines is None else "".join(json.dumps(line) + "\n" for line in lines)
-    return CliRunner().invoke(cli, ["stream", *map(str, args)], input=text)
+    verb = () if args and args[0] == "resume" else ("stream",)
+    return CliRunner().invoke(cli, [*verb, *map(str, args)], input=text)
 
 
 def rows(result):
@@ -148,17 +149,15 @@ def test_a_stored_stream_goes_on_by_its_own_settings(plan, tmp_path):
         first = pets("--plan", plan, "--endpoint", url, "--model", "mock", "--budget-window", 4, "--store", store,
                      lines=lines[:4])  # fmt: skip
         bought = mock.stats.traces
-        again = pets("--store", store, "--resume", lines=lines)
+        again = pets("resume", "last", "--store", store, lines=lines)
     assert {row["id"] for row in rows(first)} == {"q0", "q1", "q2", "q3"} and "Run 1 of" in first.stderr
     assert {row["id"] for row in rows(again)} == {"q4", "q5", "q6", "q7"}
     assert all(set(row["votes"]) <= set("ABCD") and row["traces"] for row in rows(first) + rows(again))
     assert mock.stats.traces == bought + sum(row["traces"] for row in rows(again)) <= 64
 
 
-def test_a_stream_that_goes_on_takes_no_other_settings(tmp_path):
-    assert 'store "runs.db": there is no such file' in refused("--resume")
-    told = refused("--resume", "--store", tmp_path / "runs.db", "--budget", "9x", "--open-questions", 2)
-    assert "leave out --budget, --open-questions" in told
+def test_a_stream_goes_on_where_there_is_its_store():
+    assert 'store "runs.db": there is no such file' in refused("resume", "last")
 
 
 def test_a_cold_stream_needs_no_plan(pool):
@@ -201,7 +200,7 @@ def test_a_mistake_is_one_line(options, said):
 
 def begun(popen, plan, url):
     options = ["--plan", plan, "--endpoint", url, "--model", "mock", "--open-questions", "2"]
-    return popen([*MAIN, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return popen([*MAIN, "stream", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def test_verdicts_come_while_stdin_is_open_and_ctrl_c_ends_it(popen, plan):
@@ -234,14 +233,28 @@ def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
     with running(mock) as url:
         begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--horizon", 20, "--store", store)
         first = pets(*begin, lines=lines[:8])
-        again = pets("--store", store, "--resume", "--plan", plan, lines=lines)
+        again = pets("resume", "last", "--store", store, "--plan", plan, lines=lines)
     early, late = rows(first), rows(again)
     assert sorted(row["id"] for row in early) == sorted(line["id"] for line in lines[:8])
     assert sorted(row["id"] for row in late) == sorted(line["id"] for line in lines[8:])
     assert sum(row["traces"] for row in early + late) == mock.stats.traces == 160
     assert 'Run 1 of store "' in first.stderr and "160 traces of 160 traces" in again.stderr
     assert "20 warm-ups" in again.stderr  # the drift test goes on, too
-    assert "leave out --budget" in refused("--store", store, "--resume", "--budget", "9x")
+    assert "Write +9x to add" in refused("resume", "last", "--store", store, "--budget", "9x")
+    assert "run 1 is a stream: leave out --waves." in refused("resume", "last", "--store", store, "--waves", 2)
+
+
+def test_a_stream_takes_more_budget_for_the_questions_that_are_left(plan, questions, tmp_path):
+    mock, store = MockModel(synthetic(20, strength=0.3)), tmp_path / "runs.db"
+    lines = [json.loads(line) for line in questions.read_text().splitlines()]
+    with running(mock) as url:
+        begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--store", store, "--budget", "4x")
+        pets(*begin, "--horizon", 20, lines=lines[:4])
+        assert "has spent" in refused("resume", "last", "--store", store, "--budget", "=3")
+        again = pets("resume", "last", "--store", store, "--budget", "=8x", lines=lines)
+    assert len(rows(again)) == 16 and "160 traces of 160 traces" in again.stderr and mock.stats.traces == 160
+    with Store.open(store) as opened:
+        assert opened.view().settings.total == 160
 
 
 def test_several_models_answer_a_stream_each_at_its_price_and_go_on_with_it(plan, questions, tmp_path):
@@ -252,7 +265,7 @@ def test_several_models_answer_a_stream_each_at_its_price_and_go_on_with_it(plan
         models = [word for name in urls for word in ("--model", name, "--endpoint", f"{name}={urls[name]}")]
         begin = ("--plan", plan, *models, "--horizon", 20, "--store", store, "--budget", "3usd", "--max-tokens", 500)
         first = pets(*begin, "--price", "a=in=1,out=2", "--price", "in=1,out=20", lines=lines[:8])
-        again = pets("--store", store, "--resume", lines=lines)
+        again = pets("resume", "last", "--store", store, lines=lines)
     assert len(rows(first)) == 8 and len(rows(again)) == 12
     stats = [mock.stats for mock in mocks.values()]
     paid = sum(s.prompt_tokens + s.completion_tokens * price for s, price in zip(stats, (2, 20), strict=True)) / 1e6
@@ -266,14 +279,14 @@ def test_a_stream_that_ends_badly_names_the_command_that_goes_on_with_it(plan, q
     store = tmp_path / "runs.db"
     with running(MockModel(synthetic(20, strength=0.3, tokens=50))) as url:
         begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--store", store, "--max-tokens", 20)
-        assert f'`pets stream ... --store "{store}" --resume --run 1` goes on with it.' in refused(questions, *begin)
+        assert f'`pets resume 1 --store "{store}"` goes on with it.' in refused(questions, *begin)
 
 
 def test_a_stream_that_ends_in_an_outage_names_the_command_that_goes_on_with_it(plan, questions, tmp_path):
     store = tmp_path / "runs.db"
     line = refused(questions, "--plan", plan, "--endpoint", "http://127.0.0.1:9/v1", "--model", "m", "--store", store)
     assert "cannot be reached" in line
-    assert line.endswith(f'`pets stream ... --store "{store}" --resume --run 1` goes on with it.')
+    assert line.endswith(f'`pets resume 1 --store "{store}"` goes on with it.')
 
 
 @pytest.mark.parametrize("budget", [("--horizon", 20), ("--budget-window", 10)])
@@ -292,8 +305,8 @@ def test_a_stream_in_a_store_is_a_run_like_others_but_for_its_resume(plan, quest
     assert "budget                9x" in run("runs", "show", "last").stdout
     for row in rows(run("runs", "export", "last")):
         assert (row["votes"], row["text"]) == (answers[row["id"]]["votes"], answers[row["id"]]["text"])
-    for command in (("solve", "--resume"), ("top-up", "last", "--budget", "+9")):
-        assert "is a stream; `pets stream --resume`" in str(run(*command).exception)
+    if "--budget-window" in budget:
+        assert "a budget per window and no total" in str(run("resume", "last", "--budget", "+9").exception)
 
 
 def test_a_stream_may_count_tokens_and_keep_confidences(plan, questions, tmp_path):
@@ -317,9 +330,10 @@ def test_killed_at_any_moment_and_resumed_nothing_is_lost_or_paid_for_twice(pope
     with running(mock) as url, output.open("wb") as out:
         begin = ("--plan", plan, "--endpoint", url, "--model", "mock", questions,
                  "--open-questions", 4, "--concurrency", 12, "--store", store)  # fmt: skip
-        resume = ("--store", store, "--resume", questions)
+        resume = ("resume", "last", questions, "--store", store)
         for number, moment in enumerate(moments):
-            child = popen([*MAIN, *(resume if number else begin)], stdout=out, stderr=subprocess.DEVNULL)
+            words = resume if number else ("stream", *begin)
+            child = popen([*MAIN, *words], stdout=out, stderr=subprocess.DEVNULL)
             wait_until(lambda: mock.stats.traces >= moment or child.poll() is not None)  # noqa: B023
             kills += child.poll() is None
             child.kill()

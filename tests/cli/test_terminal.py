@@ -102,7 +102,7 @@ VERBS = [
     ["runs", "--store", NAME],
     ["report", NAME],
     ["forecast", NAME],
-    ["plan", "show", NAME],
+    ["fit", "--show", NAME],
     ["--config", NAME, "runs"],
     ["--config", "pets.toml", "solve", "--help"],
     ["--config", "pets.toml", "doctor"],

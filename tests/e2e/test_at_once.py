@@ -225,7 +225,7 @@ def test_kill_9_frees_a_pool(begin, mock, tmp_path):
 
 
 def test_a_wave_that_is_written_several_times_at_once_belongs_to_one_run(begin, store, tmp_path):
-    write = ("batch", "write", *SOLVE[1:], "--model", "mock", "-o", "wave.jsonl")
+    write = (*SOLVE, "--model", "mock", "--batch-api", "--to", "wave.jsonl")
     processes = begin(AT_ONCE, *write, "--store", store)
     for code, words in [processes.end_of_one() for _ in range(AT_ONCE)]:
         assert code == 0 or (code == 2 and "another process" in words and "Traceback" not in words), words

@@ -211,7 +211,7 @@ def test_solve_writes_answers_alone_to_stdout_and_its_run_goes_on_with_or_withou
     store, model = ("--store", tmp_path / "runs.db"), ("--context", 512)
     solve = ("solve", "starter", "--first", 2, "--budget", "2x", "--max-tokens", 32, "--keep-going", *store, *model)
     ray = ("--ray", nodes.address, "--ray-actors", 1)
-    first, again, resumed = pets(*solve, *ray), pets(*solve), pets("solve", "--resume", *store, *model, *ray)
+    first, again, resumed = pets(*solve, *ray), pets(*solve), pets("resume", "last", *store, *model, *ray)
     assert first.returncode == 0, first.stderr
     assert "Ray: 1 actor with llama.cpp, 1 CPU each." in first.stderr
     assert len([json.loads(line) for line in first.stdout.splitlines()]) == 2

@@ -182,7 +182,7 @@ def test_a_run_that_gets_more_budget_spends_it_in_waves_again(begin, tmp_path):
     mock, engine = begin()
     run(engine())
     before = mock.stats.batches
-    solution, _ = run(Engine.resume(tmp_path / "runs.db", top_up="+6x"))
+    solution, _ = run(Engine.resume(tmp_path / "runs.db", budget="+6x"))
     assert solution.spent == mock.stats.traces == 144 and 2 <= mock.stats.batches - before <= 4
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from pets.core.policy import IndexPolicy
 from pets.engine import config as module
-from pets.engine.config import RunConfig, topped_up
-from pets.errors import InputError
+from pets.engine.config import RunConfig, rebudgeted
+from pets.errors import BudgetError, InputError
 from pets.policies.okg import OKG
 from pets.store import RunSettings
 
@@ -70,8 +70,21 @@ def test_seeds_are_enough_for_every_question():
     assert RunConfig(max_traces=4096).seeds(5_000_000).bits == 63
 
 
-def test_a_top_up_is_in_the_runs_own_currency():
-    settings = RunSettings("okg", 100)
-    assert topped_up(settings, "+2x", questions=10).total == 120
-    with pytest.raises(InputError, match="counts traces"):
-        topped_up(settings, "+1Mtok", questions=10)
+@pytest.mark.parametrize(("text", "total"), [("+2x", 120), ("=12x", 120), ("+5", 105), ("=60", 60)])
+def test_a_budget_is_added_to_or_is_the_new_total(text, total):
+    assert rebudgeted(RunSettings("okg", 100), text, questions=10, spent=60).total == total
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("+1Mtok", "counts traces"),
+        ("2000", r"Write \+2000 to add .* or =2000"),
+        ("=59", "has spent 60 traces: a total of 59 traces is less"),
+        ("-5", "no budget"),
+        ("=", "no budget"),
+    ],
+)
+def test_a_budget_that_may_mean_two_things_or_is_spent_already_is_refused(text, message):
+    with pytest.raises(BudgetError, match=message):
+        rebudgeted(RunSettings("okg", 100), text, questions=10, spent=60)

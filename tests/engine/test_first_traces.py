@@ -135,7 +135,7 @@ def test_a_stopped_run_is_not_over_and_stops_again_unless_told_to_keep_going(tmp
         run_simulated(resume())
     assert stopped.value.excerpt == CUT.text and model.traces == 16
     assert run_simulated(resume(keep_going=True)).spent == 160
-    assert run_simulated(resume(top_up="+40")).spent == 200  # it was said once, and holds
+    assert run_simulated(resume(budget="+40")).spent == 200  # it was said once, and holds
 
 
 def test_a_run_broken_off_among_its_first_traces_goes_on_with_them(tmp_path):

@@ -76,7 +76,7 @@ def test_a_resumed_run_pays_for_no_judgement_twice(tmp_path):
     again = Judged()
 
     async def go_on():
-        async with Engine.resume(store, sampler=again, top_up="16") as engine:
+        async with Engine.resume(store, sampler=again, budget="+16") as engine:
             solution = await engine.run()
             return solution, [dict(answer.votes) for answer in engine.answers()]
 

@@ -80,7 +80,7 @@ def test_a_trace_whose_reading_took_too_long_is_kept_and_read_when_the_run_goes_
     assert solution.spent == 4 and answers[0].answer is None and answers[0].unreadable == 4
     monkeypatch.setattr(Choice, "extract", extract)
     monkeypatch.setattr(Choice, "reading_seconds", 10.0)
-    solution, answers = run_to_end(Engine.resume(path, sampler=Scripted(), top_up="+1"))
+    solution, answers = run_to_end(Engine.resume(path, sampler=Scripted(), budget="+1"))
     assert solution.spent == 5 and answers[0].votes == {"A": 5} and answers[0].unreadable == 0
     with Store.open(path) as store:
         assert [(trace.answer, trace.finish) for trace in store.view(1).traces()] == [("A", "stop")] * 5
@@ -114,14 +114,14 @@ def test_a_top_up_goes_on_and_samples_nothing_twice(tmp_path):
     path = tmp_path / "runs.db"
     sampler = Scripted(by_seed)
     run_to_end(Engine(asked("abc"), sampler=sampler, budget="2x", store=path))
-    solution, _ = run_to_end(Engine.resume(path, sampler=sampler, top_up="+12"))
+    solution, _ = run_to_end(Engine.resume(path, sampler=sampler, budget="+12"))
     assert solution.spent == solution.total == 18
     assert len(sampler.seeds) == 18 and set(sampler.seeds.values()) == {1}
     with pytest.raises(ValueError, match="counts traces"):
-        Engine.resume(path, sampler=sampler, top_up="+1Mtok")
+        Engine.resume(path, sampler=sampler, budget="+1Mtok")
 
 
-@pytest.mark.parametrize("options", [{"top_up": "+8"}, {"keep_going": True}], ids=str)
+@pytest.mark.parametrize("options", [{"budget": "+8"}, {"keep_going": True}], ids=str)
 def test_a_refused_top_up_changes_nothing_and_lets_go_of_the_run(tmp_path, options):
     path = tmp_path / "runs.db"
     run_to_end(Engine(asked("abcd"), sampler=Scripted(by_seed), budget="8x", policy="uniform", store=path))
@@ -173,7 +173,7 @@ def test_refused_questions_do_not_end_a_run_that_had_traces_before(tmp_path):
     run_to_end(
         Engine(asked("xabc"), sampler=Scripted(refuse), budget="1x", concurrency=1, policy="uniform", store=path)
     )
-    solution, answers = run_to_end(Engine.resume(path, sampler=Scripted(refuse), top_up="+4"))
+    solution, answers = run_to_end(Engine.resume(path, sampler=Scripted(refuse), budget="+4"))
     assert solution.spent > 4 and answers[0].traces == solution.spent
     assert all("too long" in answer.error for answer in answers[1:])
 
@@ -255,7 +255,7 @@ def test_the_same_questions_model_and_options_go_on_with_the_run_of_the_store(tm
         another = engine(**others)
         another.close()
         assert another.origin == "new"
-    with pytest.raises(InputError, match=r"run 1 .* asks the same under a budget of 5x: `pets top-up 1 --budget"):
+    with pytest.raises(InputError, match=r"run 1 .* asks the same under a budget of 5x: `pets resume 1 --budget"):
         engine(budget="6x")
 
 

@@ -63,7 +63,7 @@ def test_a_question_that_is_a_text_alone_is_asked_with_an_instruction_and_resume
     prompts.clear()
 
     async def go_on():
-        async with Engine.resume(store, sampler=Scripted(answer), top_up="4x") as engine:
+        async with Engine.resume(store, sampler=Scripted(answer), budget="+4x") as engine:
             await engine.run()
 
     asyncio.run(go_on())
@@ -99,7 +99,7 @@ def test_without_a_type_the_first_traces_choose_one_and_the_run_keeps_it(tmp_pat
     assert [chosen.name for chosen in choices] == ["number"]
     assert all(set(first[f"q{i}"].votes) <= {"4", "5"} for i in range(8)) and first["options"].answer == "A"
     assert first["own"].answer == "paris"
-    again = asyncio.run(run(Engine.resume(store, sampler=Scripted(answer), top_up="2x")))
+    again = asyncio.run(run(Engine.resume(store, sampler=Scripted(answer), budget="+2x")))
     assert len(choices) == 1 and all(set(again[f"q{i}"].votes) <= {"4", "5"} for i in range(8))
     assert sum(row.traces for row in again.values()) == 120
 
@@ -409,7 +409,7 @@ def test_a_resumed_run_knows_the_classes_of_what_it_has(near, tmp_path):
     sampler = Scripted(lambda prompt, seed: said[seed % 4096])
     problem = Problem("f", Prompt("?"), "math")
     solution, _ = run_to_the_end(Engine([problem], sampler=sampler, budget=5, concurrency=1, store=store))
-    engine = Engine.resume(store, solution.run, sampler=sampler, top_up="+1")
+    engine = Engine.resume(store, solution.run, sampler=sampler, budget="+1")
     _, (answer,) = run_to_the_end(engine)
     assert engine.allocator.verdict("f").votes == (("1", 4.0), ("9", 2.0))
     assert answer.votes == {"1": 4, "9": 2}
@@ -558,7 +558,7 @@ def test_a_resumed_run_has_the_waves_that_are_left_and_a_top_up_as_many_again(tm
     assert asyncio.run(broken_off()) < 36
     waves, spent = waves_of()
     assert spent == 36 and set(waves) == {1, 2}
-    waves, spent = waves_of(top_up="+36")
+    waves, spent = waves_of(budget="+36")
     assert spent == 72 and set(waves) == {0, 1, 2}
 
 

@@ -119,7 +119,7 @@ def test_a_data_set_whose_columns_are_unknown_is_mapped(monkeypatch):
 
 def test_without_the_library_the_hint_is_a_command_that_exists(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"pip install .*datasets.*pets questions gsm8k --from FILE > gsm8k\.jsonl"):
+    with pytest.raises(InputError, match=r"pip install .*pets pools questions gsm8k --from FILE > gsm8k\.jsonl"):
         find_questions("gsm8k")
     with pytest.raises(InputError, match=r"pip install .*datasets.*\"$"):
         find_questions("hf:org/sums")

@@ -10,7 +10,7 @@ from pets.core.budget import Budget
 from pets.engine import RunConfig
 from pets.engine.batch import batched
 from pets.engine.budget import Amount, TokenPrice, total_of
-from pets.engine.config import topped_up
+from pets.engine.config import rebudgeted
 from pets.engine.models import ModelShare
 from pets.engine.resume import run_settings
 from pets.engine.stream import StreamSettings
@@ -36,7 +36,7 @@ def test_a_plain_run_names_what_everybody_names(tmp_path, monkeypatch):
     anew, on, report = commands(tmp_path, RunConfig(budget="6x"))
     store = shlex.join(["--store", str(tmp_path / "my runs.db")])
     assert anew == f"pets solve QUESTIONS --budget 6x --policy okg --endpoint {SERVER} --model m --seed 0 --new {store}"
-    assert on == f"pets solve --resume --run 1 {store}" and report == f"pets report 1 {store}"
+    assert on == f"pets resume 1 {store}" and report == f"pets report 1 {store}"
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_the_price_of_a_batch_job_is_not_halved_again(tmp_path):
     ("budget", "more", "words"),
     [("6x", "+4", "10"), ("90ktok", "+10ktok", "100000tok"), ("1.5usd", "+0.25usd", "1.750000000usd")],
 )
-def test_a_run_that_was_topped_up_has_its_whole_budget(tmp_path, budget, more, words):
+def test_a_run_that_was_rebudgeted_has_its_whole_budget(tmp_path, budget, more, words):
     config = RunConfig(budget=budget, price=TokenPrice(1.0, 1.0), sampling=Sampling(max_tokens=9))
-    settings = topped_up(run_settings(config, PROBLEMS, model="m", endpoints=[SERVER], stored=True), more, 1)
+    settings = rebudgeted(run_settings(config, PROBLEMS, model="m", endpoints=[SERVER], stored=True), more, 1, 0)
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, PROBLEMS) as run:
         anew = commands_of(store.view(run.id), 1).splitlines()[0]
     assert f" --budget {words} " in anew
@@ -86,7 +86,7 @@ def test_a_run_that_was_topped_up_has_its_whole_budget(tmp_path, budget, more, w
 @pytest.mark.parametrize(("model", "ray"), [("Qwen/Qwen3-8B", " --ray"), ("./mine.gguf", ""), ("", "")])
 def test_a_model_without_a_server_or_a_file_is_ray_s_to_host(tmp_path, model, ray):
     anew, on, _ = commands(tmp_path, RunConfig(budget="6x"), model=model, endpoints=())
-    assert f" --seed 0{ray} --new " in anew and on.startswith(f"pets solve{ray} --resume --run 1 ")
+    assert f" --seed 0{ray} --new " in anew and on.startswith("pets resume 1 ") and on.endswith(ray)
 
 
 def test_a_stream_is_gone_on_with_by_its_own_verb(tmp_path, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_stream_is_gone_on_with_by_its_own_verb(tmp_path, monkeypatch):
     settings = StreamSettings(make_policy("price"), Budget.per_window(10, 40), RunConfig(budget="4x")).to_run()
     with Store.open("runs.db") as store, store.create(settings, PROBLEMS) as run:
         on, report = commands_of(store.view(run.id), 1).splitlines()
-    assert on == "pets stream --resume --run 1 < QUESTIONS" and report == "pets report 1"
+    assert on == "pets resume 1 < QUESTIONS" and report == "pets report 1"
 
 
 def test_each_model_of_a_mixture_has_its_weight(tmp_path):

@@ -213,4 +213,4 @@ def test_the_commands_name_the_store_where_it_is_not_the_usual_one(tmp_path, mon
     with Store.open(path) as store:
         page = html.unescape(run_page(store.view(write_run(store, {"q": "AA"}, gold=None))))
     place = "" if path == "runs.db" else f" --store '{path}'"
-    assert f"--seed 0 --new{place}\npets solve --resume --run 1{place}\npets report 1{place}<" in page
+    assert f"--seed 0 --new{place}\npets resume 1{place}\npets report 1{place}<" in page

@@ -12,8 +12,8 @@
 An option that stands alone is a parameter of the verb. The type of a field or parameter says what the option takes: a
 number, a string, a file for ``Path``, one of the words of a ``Literal``, a flag for ``bool`` (``--no-...`` where it is
 on by default), several values for a ``tuple``. A dataclass of a lower layer serves too: its fields with ``help`` in
-their metadata are options. ``--help`` lists the options under the groups' titles, an option that was renamed names its
-successor, and one that ``needs`` another is refused without it. What is not on the command line comes from the
+their metadata are options. ``--help`` lists the options under the groups' titles, rare ones with ``--help-all`` alone,
+and one that ``needs`` another is refused without it. What is not on the command line comes from the
 environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
 """
 
@@ -23,7 +23,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import MappingProxyType, NoneType
+from types import NoneType
 from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 import click
@@ -31,12 +31,14 @@ from click.core import ParameterSource
 
 from pets.cli._config_file import ConfigFile
 from pets.cli._messages import Messages, message_options
-from pets.cli._terminal import say, terminal_text
+from pets.cli._spelling import SuggestingGroup, former_option
+from pets.cli._terminal import echo, say, terminal_text
 from pets.errors import InputError
 
 Group = TypeVar("Group")
 
 METADATA_KEY = "option"
+HELP_ALL = "pets.help_all"  # in a context's meta where rare options are shown too
 METAVARS = {int: "N", float: "X"}
 LAST_TITLE = "Other"
 LOOSE_TITLE = "Options"  # of those that are in no group
@@ -66,6 +68,7 @@ class OptionSettings:
     required: bool = False
     alone: str | None = None
     needs: str | None = None
+    rare: bool = False
 
 
 def option(
@@ -79,26 +82,27 @@ def option(
     required: bool = False,
     alone: str | None = None,
     needs: str | None = None,
+    rare: bool = False,
 ) -> Any:
     """A field that is an option; ``flags`` are its names (``--field-name`` if none).
 
     ``alone`` is its value where it is given without one, which not every option may be; ``needs`` is the field that it
-    says something about: without that one nothing would read it.
+    says something about: without that one nothing would read it. A ``rare`` option is listed by ``--help-all`` alone.
     """
     if at_least is not None:
         kind = click.IntRange(min=at_least) if isinstance(at_least, int) else click.FloatRange(min=at_least)
     if isinstance(kind, click.IntRange | click.FloatRange):  # else click speaks of "a valid float range"
         kind.name = "integer" if isinstance(kind, click.IntRange) else "number"
-    settings = OptionSettings(description, tuple(flags), kind, metavar, required, alone, needs)
+    settings = OptionSettings(description, tuple(flags), kind, metavar, required, alone, needs, rare)
     return field(default=MISSING if required else default, metadata={METADATA_KEY: settings})
 
 
 class GroupedOption(click.Option):
-    """An option that knows its group's title and the option that it needs."""
+    """An option that knows its group's title and the option that it needs, and whether it is a rare one."""
 
-    def __init__(self, *args: Any, title: str, needs: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, title: str, needs: str | None = None, rare: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.title, self.needs = title, needs
+        self.title, self.needs, self.rare = title, needs, rare
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """What ``PETS_VERB_OPTION`` holds, named as on the command line; nothing where it is empty."""
@@ -106,15 +110,16 @@ class GroupedOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command whose help has a section per option group; ``former`` options name their successors."""
+    """A command whose help has a section per option group, and rare options in ``--help-all`` alone."""
 
-    former: Mapping[str, str] = MappingProxyType({})
     messages = False  # whether it has the options -v, -q and --log-file
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options under their groups' titles; those of no group, such as --help, last."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
+            if getattr(parameter, "rare", False) and HELP_ALL not in ctx.meta:
+                continue
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 sections.setdefault(getattr(parameter, "title", LAST_TITLE), []).append(record)
@@ -132,7 +137,7 @@ class Verb(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if (successor := self.former.get(error.option_name)) is not None:
+            if (successor := former_option(_path(ctx), error.option_name)) is not None:
                 raise click.UsageError(f"{error.option_name} is now {successor}.", ctx) from None
             raise
         except click.BadParameter as error:
@@ -156,10 +161,10 @@ class Verb(click.Command):
             return
         options = {_long_name(option): option for option in self.params if isinstance(option, click.Option)}
         commands = self.commands if isinstance(self, click.Group) else ()
-        ctx.default_map = file.defaults(ctx.command_path.split()[1:], options, commands)
+        ctx.default_map = file.defaults(_path(ctx).split(), options, commands)
 
 
-class VerbGroup(click.Group, Verb):
+class VerbGroup(SuggestingGroup, Verb):
     """A verb of several commands."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -169,28 +174,25 @@ class VerbGroup(click.Group, Verb):
                 [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
             )
 
-    def verb(
-        self, name: str | None = None, *, former: Mapping[str, str] = MappingProxyType({})
-    ) -> Callable[[Callable[..., None]], Verb]:
+    def verb(self, name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
         """Add one of its commands, made as :func:`verb` makes them."""
 
         def decorate(function: Callable[..., None]) -> Verb:
-            command = verb(name, former=former)(function)
+            command = verb(name)(function)
             self.add_command(command)
             return command
 
         return decorate
 
 
-def verb(
-    name: str | None = None, *, former: Mapping[str, str] = MappingProxyType({})
-) -> Callable[[Callable[..., None]], Verb]:
+def verb(name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
     """Make a command of a function; every parameter of it that is an option group adds its options."""
 
     def decorate(function: Callable[..., None]) -> Verb:
         command = click.command(name, cls=Verb)(_with_groups(function))
-        command.former = former
         command.params += message_options()
+        if rare := sum(getattr(parameter, "rare", False) for parameter in command.params):
+            command.params.append(_help_all(rare))
         command.messages = True
         return command
 
@@ -202,6 +204,19 @@ def verb_group(*, invoke_without_command: bool = False) -> Callable[[Callable[..
     return lambda function: click.group(cls=VerbGroup, invoke_without_command=invoke_without_command)(
         _with_groups(function)
     )
+
+
+def _help_all(rare: int) -> click.Option:
+    """The option that shows the help with its rare options."""
+
+    def show(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            ctx.meta[HELP_ALL] = True
+            echo(*ctx.get_help().split("\n"))
+            ctx.exit()
+
+    words = f"Show this message with {rare} more options and exit."
+    return click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help=words)
 
 
 def matching_options(settings: Any, *groups: Any) -> dict[str, Any]:
@@ -230,6 +245,13 @@ def refuse_others(allowed: Set[str], reason: str, hint: str = "") -> None:
         raise InputError(f"{reason}: leave out {', '.join(ignored)}.{hint}")
 
 
+def refuse_groups(reason: str, *groups: type, but: Set[str] = frozenset()) -> None:
+    """Refuse what the user named of these groups, ``but`` for some fields: nothing would read it."""
+    names = {spec.name for group in groups for spec in fields(group)} - but
+    if ignored := [flag for name, flag in named_options().items() if name in names]:
+        raise InputError(f"{reason}: leave out {', '.join(ignored)}.")
+
+
 def _check_needs(options: Sequence[GroupedOption], values: Mapping[str, Any]) -> None:
     """Refuse an option that the user named without the one that it says something about."""
     flags, named = {option.name: option.opts[-1] for option in options}, named_options()
@@ -237,6 +259,11 @@ def _check_needs(options: Sequence[GroupedOption], values: Mapping[str, Any]) ->
         if option.needs and option.name in named and values[option.needs] in (None, False, ()):
             flag, needed = named[option.name], flags[option.needs]
             raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
+
+
+def _path(ctx: click.Context) -> str:
+    """The command's words without ``pets``."""
+    return " ".join(ctx.command_path.split()[1:])
 
 
 def _long_name(option: click.Option) -> str:
@@ -305,6 +332,7 @@ def _make_option(name: str, hint: Any, spec: Field[Any], title: str) -> GroupedO
         required=settings.required,
         title=title,
         needs=settings.needs,
+        rare=settings.rare,
         **_kind(hint, settings),
         **_default(spec),
     )

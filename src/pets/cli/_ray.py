@@ -20,7 +20,7 @@ from pets.samplers.gguf import default_weights
 from pets.samplers.local import LocalSampler
 from pets.samplers.ray import ActorSize, RaySampler, start_actors
 from pets.samplers.vllm_engine import OWN_SETTINGS, VllmSampler
-from pets.store import Store
+from pets.store import RunSettings
 
 CLUSTER_HELP = (
     "The head node's HOST:PORT; without one, the cluster of RAY_ADDRESS or of this machine, else one that is started "
@@ -64,16 +64,12 @@ class RayOptions:
         if model.shares:
             raise InputError(f"--ray hosts one model; got {', '.join(model.model)}.")
 
-    def samplers_of_run(self, store: str, run: str, local: LocalModelOptions) -> list[RaySampler]:
+    def samplers_of_run(self, settings: RunSettings, local: LocalModelOptions) -> list[RaySampler]:
         """As :meth:`samplers`, for the model of a run that goes on."""
-        with Store.open(store, create=False) as opened:
-            view = opened.view(run)
-        settings = view.settings
-        if settings.endpoints or config_of(settings).models:
-            raise InputError(
-                f"run {view.id} asks servers or several models; --ray goes on with one model without a server."
-            )
-        return self.samplers(settings.model or None, local, soft=config_of(settings).soft)
+        config = config_of(settings)
+        if settings.endpoints or config.models:
+            raise InputError("this run asks servers or several models; --ray goes on with one model without a server.")
+        return self.samplers(settings.model or None, local, soft=config.soft)
 
     def in_flight(self, model: str | None, actors: int) -> int:
         """The traces in flight where --concurrency is not given."""

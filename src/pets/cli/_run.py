@@ -27,6 +27,7 @@ from pets.engine.run import LiveRun
 from pets.engine.summary import AnswerSummary, no_vote_words, wilson
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.openai.batch import BatchJob
+from pets.store.database import DEFAULT_STORE
 from pets.tabular import read_rows, suffix_of
 
 ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
@@ -167,8 +168,8 @@ def kept_words(live_run: LiveRun) -> str:
     if live_run.stored_run is None:
         return "Without a store nothing of it is kept."
     run = live_run.stored_run
-    verb = "stream ..." if "stream" in run.settings.more else "solve"
-    again = f'`pets {verb} --store "{run.location}" --resume --run {run.id}`'
+    store = "" if run.location == DEFAULT_STORE else f' --store "{run.location}"'
+    again = f"`pets resume {run.id}{store}`"
     words = "the same command again" if live_run.repeatable else again
     return f"Run {run.id} is kept in {live_run.store_name}: {words} goes on with it."
 
@@ -186,6 +187,14 @@ async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solu
             summary = write_answers(engine, _spared(output, solution.answered))
         _print_summary(engine, solution, summary)
         return solution, summary
+
+
+async def run_jobs(engine: Engine, *, drain: bool = False, then: Callable[[], object] = lambda: None) -> None:
+    """Run until a wave of batch jobs is handed in or, to ``drain`` it, until every request in flight is answered."""
+    engine.leaves_jobs = not drain
+    async with engine:
+        await engine.run(drain=drain)
+        then()
 
 
 @asynccontextmanager
@@ -418,7 +427,7 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
         words.append("The server gave no log-probabilities: those traces have no confidence.")
     if not solution.complete:
         note = engine.jobs_left_note
-        left = f" {note}; `pets batch cancel {solution.run}` cancels them." if note else ""
+        left = f" {note}; `pets runs cancel {solution.run}` cancels them." if note else ""
         words.append(f"Stopped before the end.{left} {kept_words(engine)}")
     elif solution.run is not None:
         words.append(f"Run {solution.run} of {engine.store_name}.")

@@ -131,7 +131,7 @@ class DemoOptions:
     report: Path = option("The page to write.", Path("pets-demo.html"))
 
 
-@verb(former={"--questions": "--first", "--replay": "--no-live"})
+@verb()
 def demo(options: DemoOptions) -> None:
     """Compare okg with uniform on 300 recorded questions, then watch okg spend a budget on a small real model.
 

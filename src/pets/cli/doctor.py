@@ -12,7 +12,6 @@ from pets.cli._config_file import FILE_NAME, ConfigFile
 from pets.cli._groups import option, option_group, verb
 from pets.cli._terminal import echo, json_line, say
 from pets.cli.options import (
-    FORMER,
     AnswerOptions,
     LocalModelOptions,
     ModelOptions,
@@ -54,7 +53,7 @@ class DoctorOptions:
     )
 
 
-@verb(former=FORMER)
+@verb()
 @click.argument("questions", metavar="[QUESTIONS]", required=False)
 def doctor(
     questions: str | None,

@@ -1,4 +1,4 @@
-"""``pets fit`` and ``pets plan``: a plan for a stream from a recorded pool, and a look at one."""
+"""``pets fit``: a plan for a stream from a recorded pool, and a look at one."""
 
 import math
 import sys
@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from pets.cli._chart import ChartLine, draw_chart
-from pets.cli._groups import option, option_group, verb, verb_group
+from pets.cli._groups import option, option_group, refuse_others, verb
 from pets.cli._output import check_output, make_table, print_table, table_console
 from pets.cli._pools import PoolOptions
 from pets.cli._terminal import echo, echo_drawing, say
@@ -37,25 +37,37 @@ class FitPlanOptions:
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 
 
-@verb(former={"--max-per-question": "--max-traces"})
-@click.argument("pool", type=click.Path(path_type=Path))
+@verb()
+@click.argument("pool", required=False, type=click.Path(path_type=Path))
 def fit(
-    pool: Path,
+    pool: Path | None,
     goal: FitPlanOptions,
     reading: PoolOptions,
     output: Path | None = option("The plan's file; without one, stdout.", flags=("-o", "--output")),
+    show: Path | None = option(
+        "Fit nothing: draw this plan, its grids, their shares, curves and budgets, the prices and the prior.",
+        metavar="PLAN",
+    ),
 ) -> None:
     """Fit a plan to POOL, a file of recorded answers, or "starter". No gold is needed, and
     --answer reads the texts of a pool that holds no answers yet.
 
     \b
     pets fit mine.jsonl --mean-budget 16 --rounds 3 -o plan.json
-    pets plan show plan.json
+    pets fit --show plan.json
     pets stream --plan plan.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B < questions.jsonl
 
     Every question of a stream gets four traces; what they show and what is left of the budget decide how many more, in
     at most --rounds batches of parallel traces. The plan is readable JSON.
     """
+    if show is not None:
+        refuse_others({"show"}, "--show draws a plan as it is")
+        if pool is not None:
+            raise InputError(f'--show fits nothing: leave "{pool}" out.')
+        _draw_plan(read_plan(show))
+        return
+    if pool is None:
+        raise InputError('which pool? Give a file of recorded answers, or "starter"; --show PLAN draws a plan.')
     check_output(output, pool)
     _check_replaces_plan(output)
     (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
@@ -78,16 +90,7 @@ def _check_replaces_plan(path: Path | None) -> None:
         raise InputError(f'"{path}" is there already and is no plan: it stays as it is. Choose another file for -o.')
 
 
-@verb_group()
-def plan() -> None:
-    """Plans for streams, as `pets fit` makes them."""
-
-
-@plan.verb()
-@click.argument("path", metavar="PLAN", type=click.Path(path_type=Path, dir_okay=False))
-def show(path: Path) -> None:
-    """Draw a plan: its grids, their shares, curves and budgets, the prices and the prior."""
-    fitted = read_plan(path)
+def _draw_plan(fitted: StreamPlan) -> None:
     console = table_console(PIPE_WIDTH)
     console.print(_title(fitted), soft_wrap=True)
     print_table(_grids(fitted), console)

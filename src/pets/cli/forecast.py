@@ -45,7 +45,7 @@ class SimulationOptions:
     seed: int = option("The same seed gives the same forecast.", 0, at_least=0)
 
 
-@verb(former={"--target": "--target-consistency", "--runs": "--repetitions"})
+@verb()
 @click.argument("run", metavar="RUN|POOL", default="last")
 def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions) -> None:
     """Say which mean budget reaches which self-consistency, with the curve.

@@ -1,8 +1,6 @@
 """``pets``: one verb per file; words on stderr, data on stdout; a user's mistake is one line and exit 2."""
 
-import difflib
 import importlib
-import io
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,30 +11,31 @@ from click.shell_completion import CompletionItem
 
 from pets._version import __version__
 from pets.cli._config_file import ConfigFile
+from pets.cli._spelling import SuggestingGroup
 from pets.cli._terminal import say
 from pets.errors import PetsError
 
 VERBS: Mapping[str, str] = {
-    "batch": "Write, read and cancel the waves of a run by batch jobs.",
     "demo": "Show what okg saves, recorded and live.",
     "doctor": "Look at a server before a run: what works, what to change.",
-    "fit": "Make a plan for a stream from a recorded pool.",
+    "fit": "Make a plan for a stream from a recorded pool; draw one.",
     "forecast": "Say what budget reaches 99 %, from a run or a pool.",
     "keys": "Make, list and revoke the keys of a gateway.",
     "mock": "Serve an OpenAI-compatible endpoint to test against.",
-    "plan": "Look at a plan for streams.",
-    "pools": "Summarize, check and convert recorded pools.",
-    "questions": "Print questions as they are asked.",
+    "pools": "Show, check, convert recorded pools; print questions.",
     "replay": "Compare policies on recorded answers.",
     "report": "Write a page about a run, or about a replay.",
-    "runs": "List, show, compare, export and delete runs.",
+    "resume": "Go on with a run, with more budget if asked.",
+    "runs": "List, show, compare, export, cancel and delete runs.",
     "sample": "Record traces of every question as a pool.",
     "serve": "Serve a gateway that answers by vote.",
     "solve": "Answer questions under a budget, live.",
     "stream": "Answer questions as they arrive, within a budget.",
-    "top-up": "Give a run more budget and go on.",
 }
 """What each verb does: `pets --help` prints this without importing any of them."""
+
+FIRST_VERBS = ("demo", "doctor", "solve", "serve", "replay", "report")
+"""The verbs that a newcomer needs, in the order of a first hour."""
 
 TERMS = """
 \b
@@ -55,10 +54,9 @@ Words used here:
 """
 
 INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell expects it
-MODULES = {"plan": "fit", "top-up": "solve"}  # verbs that live in another verb's file
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """Verbs that are imported when they are called: numpy and scipy alone take a second."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -69,20 +67,8 @@ class LazyGroup(click.Group):
         """The verb, imported."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"pets.cli.{MODULES.get(cmd_name, cmd_name)}")
-        verb: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        verb: click.Command = getattr(importlib.import_module(f"pets.cli.{cmd_name}"), cmd_name)
         return verb
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's; a verb that is none is answered with the one that was meant."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            if close := difflib.get_close_matches(args[0], VERBS, 1):
-                raise click.UsageError(f"{error.message} Did you mean {close[0]}?", ctx) from None
-            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; Ctrl-C means the same for every one."""
@@ -93,9 +79,11 @@ class LazyGroup(click.Group):
             ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The verbs, none of them imported."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(VERBS.items()))
+        """The verbs that a newcomer needs, then the others; none of them is imported."""
+        others = sorted(set(VERBS) - set(FIRST_VERBS))
+        for title, names in (("Start with", FIRST_VERBS), ("Then", others)):
+            with formatter.section(title):
+                formatter.write_dl([(name, VERBS[name]) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The verbs that begin so, none of them imported."""
@@ -127,10 +115,15 @@ def main() -> None:
     """The ``pets`` entry point."""
     try:
         status = cli(prog_name="pets", standalone_mode=False)  # also where `python -m pets` was typed
+    except click.exceptions.NoArgsIsHelpError as error:
+        say(*error.format_message().split("\n"))
+        sys.exit(error.exit_code)
     except click.ClickException as error:
-        words = io.StringIO()
-        error.show(words)
-        say(*words.getvalue().rstrip("\n").split("\n"))
+        context = getattr(error, "ctx", None)
+        path = "pets" if context is None else context.command_path
+        words = error.format_message()
+        remedy = "" if " is now" in words or "Did you mean" in words else f" `{path} --help` explains."
+        say(f"{path}: {words}{remedy}")
         sys.exit(error.exit_code)
     except click.Abort:
         say("", "Stopped.")

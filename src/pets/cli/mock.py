@@ -45,7 +45,7 @@ class MockServerOptions:
     tokens_per_second: float = option("How fast every trace comes; 0 answers at once.", 0.0)
 
 
-@verb(former={"--questions": "--count"})
+@verb()
 @click.argument("pool", required=False, type=click.Path(path_type=Path))
 def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOptions, faults: Faults) -> None:
     """Serve an OpenAI-compatible endpoint that answers from a recorded POOL, and misbehaves on demand.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pets.cli._groups import matching_options, option, option_group, refuse_others
+from pets.cli._groups import matching_options, option, option_group
 from pets.confidence import Kind
 from pets.engine import RunConfig, TokenPrice
 from pets.engine.models import (
@@ -28,8 +28,6 @@ from pets.samplers import Sampler, Sampling
 from pets.store.database import DEFAULT_STORE
 
 SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16  # traces in flight
-FORMER = {"--dialect": "learned from what the server refuses; leave it out", "--window": "--confidence-window"}
-"""Options that verbs which ask a model once had, and what became of them."""
 ZONE: Any = option(
     "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie.",
     0.0,
@@ -44,6 +42,7 @@ KEY_ENV: Any = option(
 CODE: Any = option(
     "The code that reads the run's answers, named again; a store alone names none.", metavar="python:MODULE:FUNCTION"
 )
+CONCURRENCY: Any = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
 KEEP_GOING: Any = option("Go on also where most of the first traces were cut, refused or unreadable.", False)
 NEW: Any = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
 OUTPUT: Any = option(
@@ -51,6 +50,13 @@ OUTPUT: Any = option(
     flags=("-o", "--output"),
 )
 STORE: Any = option(f"The file of runs, or its URL; {DEFAULT_STORE} if none is named.", metavar="FILE")
+FIELDS: Any = option(
+    "Where the file holds what, if not under a usual name: question=body, gold=final, ...; give it again for more.",
+    (),
+    flags=("--field",),
+    metavar="NAME=COLUMN",
+)
+FIRST: Any = option("Take only this many questions, from the first on.", at_least=1)
 HEADER: Any = option(
     "A header of every request; give it again for more. Its value is never kept or shown.", (), metavar="'NAME: VALUE'"
 )
@@ -72,13 +78,8 @@ def read_keys(names: Sequence[str]) -> str | Sequence[str | None] | None:
 class QuestionOptions:
     """Which questions of a file, and how they are put."""
 
-    fields: tuple[str, ...] = option(
-        "Where the file holds what, if not under a usual name: question=body, gold=final, ...; give it again for more.",
-        (),
-        flags=("--field",),
-        metavar="NAME=COLUMN",
-    )
-    first: int | None = option("Take only this many questions, from the first on.", at_least=1)
+    fields: tuple[str, ...] = FIELDS
+    first: int | None = FIRST
     instruct: bool = option(
         "Ask questions that are a text alone with how to end the answer; `pets solve --dry-run` shows it.", True
     )
@@ -111,7 +112,30 @@ class LocalModelOptions:
 
 
 @option_group("Model")
-class ModelOptions:
+class ServerOptions:
+    """The servers of a run that goes on."""
+
+    endpoint: tuple[str, ...] = option(
+        "Another server than the run began with; give it again for more, and as MODEL=URL for one of several models.",
+        (),
+        metavar="URL",
+    )
+    key_env: tuple[str, ...] = KEY_ENV
+    header: tuple[str, ...] = HEADER
+
+    @property
+    def keys(self) -> str | Sequence[str | None] | None:
+        """The key of all servers, or of each."""
+        return read_keys(self.key_env)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that go with every request."""
+        return parse_headers(self.header)
+
+
+@option_group("Model")
+class ModelOptions(ServerOptions):
     """Which model is asked, and how patiently."""
 
     endpoint: tuple[str, ...] = option(
@@ -127,8 +151,6 @@ class ModelOptions:
         (),
         metavar="NAME[=WEIGHT]",
     )
-    key_env: tuple[str, ...] = KEY_ENV
-    header: tuple[str, ...] = HEADER
     rpm: int | None = option("How many requests per minute each server takes.", at_least=1)
     tpm: int | None = option("How many tokens per minute each server takes.", at_least=1)
     timeout: float = option("How many seconds a request may take.", 600.0, at_least=0.1)
@@ -163,11 +185,6 @@ class ModelOptions:
         """How many traces are in flight where --concurrency is not given."""
         return SERVER_CONCURRENCY if self.servers else LOCAL_CONCURRENCY
 
-    @property
-    def keys(self) -> str | Sequence[str | None] | None:
-        """The key of all servers, or of each."""
-        return read_keys(self.key_env)
-
     def priced(self, prices: Sequence[str]) -> tuple[TokenPrice | None, tuple[ModelShare, ...]]:
         """The price of one model, or several models with theirs, written MODEL=in=...,out=... or for all."""
         names = self.names or [self.name or ""]
@@ -176,11 +193,6 @@ class ModelOptions:
             raise InputError(f"there are {len(own[several[0]])} prices for {several[0] or 'one model'}; give one.")
         parsed = {name: TokenPrice.parse(texts[0]) for name, texts in own.items() if texts}
         return (None, with_prices(self.shares, parsed)) if self.shares else (parsed.get(names[0]), ())
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers that go with every request."""
-        return parse_headers(self.header)
 
     def samplers(self, local: LocalModelOptions, config: RunConfig) -> list[Sampler]:
         """A sampler per server, or that of the local model, for each of the configuration's models."""
@@ -289,7 +301,7 @@ class KeptRunOptions:
 
     store: str | None = option(
         "The SQLite file or the URL of a PostgreSQL that keeps the run, so that it can go on; if none is named, "
-        f"`pets solve`, `pets batch` and --resume take {DEFAULT_STORE}.",
+        f"`pets solve` takes {DEFAULT_STORE}.",
         metavar="FILE",
     )
     keep_texts: bool = option(
@@ -298,15 +310,19 @@ class KeptRunOptions:
     keep_going: bool = KEEP_GOING
 
 
-@option_group("Run")
-class StoredRunOptions(KeptRunOptions):
-    """And how wide a run is, and which one goes on."""
+@option_group("Time")
+class PaceOptions:
+    """How much is asked at once, and how long a run may take."""
 
-    concurrency: int | None = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
-    resume: bool = option("Go on with a run of the store; its own settings hold.", False)
-    run: str = option('Which run to resume: its number, or "last".', "last", needs="resume")
-
-    def check_resume(self, allowed: set[str], hint: str = "") -> str:
-        """The store of the run to resume; refuses options that a run has settled already."""
-        refuse_others(allowed | {"store", "resume", "run"}, "--resume goes on with the run's own settings", hint)
-        return self.store or DEFAULT_STORE
+    concurrency: int | None = CONCURRENCY
+    waves: int | None = option(
+        "In how many parallel batches the budget is spent at most; each is decided from all before it.",
+        at_least=1,
+        rare=True,
+    )
+    patience: float | None = option(
+        "How long the run may take, as a multiple of all traces at once; more time spends the budget better. If "
+        "neither this nor --waves is given: 2, or 4 waves where a batch is small.",
+        kind=click.FloatRange(1),
+        rare=True,
+    )

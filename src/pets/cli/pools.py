@@ -1,4 +1,4 @@
-"""``pets pools``: look at recorded pools, check them, change their format."""
+"""``pets pools``: look at recorded pools, check them, change their format; print questions."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -7,18 +7,24 @@ from typing import Any, Literal
 
 import click
 
-from pets.cli._groups import option, verb_group
-from pets.cli._output import count, make_table, print_rows, print_table
+from pets.cli._groups import option, refuse_others, verb_group
+from pets.cli._output import count, make_table, print_rows, print_table, write_output
 from pets.cli._pools import PoolFieldOptions, PoolOptions
 from pets.cli._terminal import echo, say
+from pets.cli.options import FIELDS, FIRST
+from pets.errors import InputError
 from pets.lab import relabelled
 from pets.pools import Metric, Summary, check_pool, pool_files, summarize, write_pool
+from pets.questions import find_questions, named_sets, parse_fields, question_set
+from pets.questions.files import question_record
+from pets.questions.sets import BENCHMARKS
 
 Form = Literal["table", "json", "csv"]
 
 PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 
 
+EXISTING = click.Path(path_type=Path, exists=True)
 CONFIDENCE: Any = option("Which trace confidence to take where a pool has several.", "tail")
 
 
@@ -96,6 +102,49 @@ def check(context: click.Context, paths: tuple[Path, ...], reading: PoolFieldOpt
             problems += 1
     say(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.")
     context.exit(2 if problems else 0)
+
+
+@pools.verb()
+@click.argument("name", metavar="[QUESTIONS]", required=False)
+def questions(
+    name: str | None,
+    fields: tuple[str, ...] = FIELDS,
+    first: int | None = FIRST,
+    source: Path | None = option(
+        "A copy of the named set on this machine, file or folder; without one it comes from the Hugging Face hub.",
+        flags=("--from",),
+        kind=EXISTING,
+    ),
+    seed: int = option("What the order of gpqa's options is drawn from.", 0, at_least=0),
+) -> None:
+    """Print QUESTIONS as JSONL, as `pets solve` and `pets sample` read them; without any, list the named sets.
+
+    \b
+    pets pools questions gpqa > gpqa.jsonl                from the hub: pip install "pets-llm[datasets]"
+    pets pools questions gpqa --from gpqa_diamond.csv --seed 1
+    pets pools questions hf:openai/gsm8k/main:test --first 10
+    pets pools questions exam.csv --field question=body   what your own file is read as
+
+    Prompts, how answers are read, and the right answers are included.
+    """
+    if name is None:
+        refuse_others(set(), "the list of named sets is all there is to print")
+        echo(*map(_set_line, named_sets()))
+        return
+    if name in named_sets() and not fields:
+        problems = question_set(name, source, seed=seed).problems
+    elif source is not None:
+        raise InputError(f'--from is a copy of a named set, and "{name}" is none. Name the file instead of it.')
+    else:
+        problems = find_questions(name, parse_fields(fields)).problems
+    write_output(map(question_record, problems[:first]), None)
+
+
+def _set_line(name: str) -> str:
+    published = BENCHMARKS.get(name)
+    if published is None:
+        return f"{name}\t{len(question_set(name).problems)} questions, made for small models"
+    return f"{name}\t{published.about} ({published.hub})"
 
 
 def _print_table(summaries: Sequence[Summary]) -> None:

@@ -14,7 +14,7 @@ from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import check_rows_output, count, make_table, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS
 from pets.cli._terminal import echo, json_line, say
-from pets.cli.options import CODE, STORE
+from pets.cli.options import CODE, STORE, ServerOptions
 from pets.core.money import amount_words
 from pets.engine.models import ModelShare, shares_from_plain
 from pets.engine.paired import compare_runs
@@ -65,6 +65,7 @@ def runs(context: click.Context, store: str | None = STORE, form: Form = FORM) -
     pets runs show 3 --question q7 --store runs.db
     pets runs compare 1 2 --store runs.db
     pets runs export 3 --as pool -o run3.jsonl --store runs.db
+    pets runs cancel 3 --store runs.db
     pets runs delete 3 --texts --store runs.db
 
     RUN is a number of the list, or "last". Reading never waits for a run that is at work, nor disturbs it.
@@ -172,6 +173,21 @@ def delete(
     with Store.open(store or context.obj, create=False) as opened:
         id = opened.delete(run, texts=texts)
     say(f"Run {id}: {'texts, prompts and errors' if texts else 'everything'} deleted.")
+
+
+@runs.verb()
+@click.argument("run", default="last")
+@click.pass_context
+def cancel(
+    context: click.Context, run: str, servers: ServerOptions, store: str | None = STORE, answer: str | None = CODE
+) -> None:
+    """Cancel the batch jobs of RUN at their provider; what they had ready is paid for and kept.
+
+    The rest costs nothing and goes back to the budget. `pets resume RUN` asks for what is worth it then.
+    """
+    from pets.cli.resume import cancel_jobs  # which needs all that a live run does
+
+    cancel_jobs(store or context.obj, run, servers, answer)
 
 
 def _print_facts(facts: Facts, form: Form, print_for_people: Callable[[Facts], None]) -> None:

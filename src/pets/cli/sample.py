@@ -14,7 +14,7 @@ from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import say
-from pets.cli.options import FORMER, LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
+from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
 from pets.engine import RunConfig
 from pets.engine.question import instructed
 from pets.engine.record import Recording, RecordingSummary, record, summarize_recording
@@ -38,7 +38,7 @@ class RecordingOptions:
     answer: str | None = option("How the answers of all questions are read: choice, number, math, text, ...")
 
 
-@verb(former={**FORMER, "--at-once": "--open-questions"})
+@verb()
 @click.argument("questions", metavar="QUESTIONS")
 def sample(
     questions: str,

@@ -183,7 +183,7 @@ class GatewayOptions:
     log_level: Literal["INFO", "WARNING"] = option("Which log lines go to stderr.", "INFO")
 
 
-@verb(former={"--window": "--budget-window", "--queue": "--open-questions"})
+@verb()
 def serve(
     upstream: UpstreamOptions,
     local: LocalModelOptions,

@@ -1,5 +1,6 @@
-"""``pets solve`` and ``pets top-up``: questions in, answers out, each with its certificate, under a budget."""
+"""``pets solve``: questions in, answers out, each with its certificate, under a budget."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -8,27 +9,22 @@ from typing import Any
 
 import click
 
-from pets.cli._groups import option, option_group, verb
-from pets.cli._output import check_rows_output
+from pets.cli._groups import option, option_group, refuse_groups, verb
+from pets.cli._output import check_output, check_rows_output, count
 from pets.cli._ray import RayOptions
-from pets.cli._run import clock, given_up_words, is_terminal, run_engine
+from pets.cli._run import clock, given_up_words, is_terminal, kept_words, run_engine, run_jobs
 from pets.cli._terminal import echo, say
 from pets.cli.options import (
-    CODE,
-    FORMER,
-    HEADER,
-    KEEP_GOING,
-    KEY_ENV,
     NEW,
     OUTPUT,
     ZONE,
     AnswerOptions,
+    KeptRunOptions,
     LocalModelOptions,
     ModelOptions,
+    PaceOptions,
     QuestionOptions,
     SamplingOptions,
-    StoredRunOptions,
-    read_keys,
     run_config,
 )
 from pets.core.money import amount_words
@@ -38,18 +34,14 @@ from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_
 from pets.engine.question import instructions
 from pets.engine.resume import bounded_config
 from pets.errors import InputError
-from pets.openai.headers import parse_headers
 from pets.questions import QuestionSet
 from pets.registry import make_policy, spec_of
 from pets.samplers import Sampler
+from pets.samplers.batch import BatchSampler, FileBatches
 from pets.store.database import DEFAULT_STORE
 
-ALLOWED_WITH_RESUME = {
-    "endpoint", "key_env", "header", "concurrency", "waves", "patience", "first", "fields", "output", "keep_going",
-    "answer",
-}  # fmt: skip
-OF_ACTORS = {"ray", "ray_actors", "ray_gpus", "vllm_args", "slots", "context", "threads"}
-TOP_UP_HINT = " `pets top-up` gives a run more budget."
+NO_SERVER = "http://localhost/v1"  # that requests of a file would go to; nothing is sent
+NOTHING_LEFT = 1  # the exit code where there is no next wave: `while pets solve ... --to FILE; do ...; done`
 
 
 @option_group("Budget")
@@ -79,24 +71,6 @@ class BudgetOptions:
         return spec_of(zoned) or self.policy
 
 
-WAVES = option(
-    "In how many parallel batches the budget is spent at most; each is decided from all before it.", at_least=1
-)
-PATIENCE = option(
-    "How long the run may take, as a multiple of all traces at once; more time spends the budget better. If neither "
-    "this nor --waves is given: 2, or 4 waves where a batch is small.",
-    kind=click.FloatRange(1),
-)
-
-
-@option_group("Time")
-class PaceOptions:
-    """How long a run may take."""
-
-    waves: int | None = WAVES
-    patience: float | None = PATIENCE
-
-
 @option_group("Estimate")
 class DryRunOptions:
     """What a run would take."""
@@ -112,16 +86,16 @@ class NewRunOptions:
     new: bool = NEW
     no_store: bool = option("Keep nothing of the run: it cannot be resumed.", False)
 
-    def store(self, storage: StoredRunOptions) -> str | None:
+    def place(self, storage: KeptRunOptions) -> str | None:
         """The file that keeps the run, of which the user hears before it is written."""
-        if not self.no_store and storage.store is None:
+        if not self.no_store and storage.store is None and not Path(DEFAULT_STORE).exists():
             say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --no-store keeps nothing.")
         if self.no_store and storage.store is not None:
             raise InputError("--store keeps the run and --no-store does not: leave one out.")
         return None if self.no_store else storage.store or DEFAULT_STORE
 
 
-@verb(former={**FORMER, "--max-per-question": "--max-traces"})
+@verb()
 @click.argument("questions", metavar="QUESTIONS", required=False)
 def solve(
     questions: str | None,
@@ -133,7 +107,7 @@ def solve(
     sampling: SamplingOptions,
     selection: QuestionOptions,
     answers: AnswerOptions,
-    storage: StoredRunOptions,
+    storage: KeptRunOptions,
     new_run: NewRunOptions,
     dry_run: DryRunOptions,
     soft: bool = option(
@@ -144,6 +118,11 @@ def solve(
         "Ctrl-C leaves a job where it is; the same command again goes on with it.",
         False,
     ),
+    to: Path | None = option(
+        "Write the next wave to this file in OpenAI's batch format, for `vllm run-batch` and its like, instead of "
+        "handing it in; `pets resume RUN --replies FILE` reads what came of it.",
+        needs="batch_api",
+    ),
     output: Path | None = OUTPUT,
 ) -> None:
     """Answer QUESTIONS, a file, a named set, hf:org/name or - for stdin, by self-consistency under a budget.
@@ -151,34 +130,39 @@ def solve(
     \b
     pets solve mine.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B --budget 16x
     pets solve starter --first 20 --budget 4x                  the local model
-    pets solve --resume --run 3                                a run of runs.db, by its number
     pets solve mine.jsonl --batch-api --endpoint https://api.openai.com/v1 --model gpt-4o-mini
+    pets solve mine.jsonl --batch-api --model Qwen/Qwen3-8B --to wave.jsonl      exits with 1 where no wave is left
     pets solve mine.jsonl --model Qwen/Qwen3-8B --ray          vLLM on every GPU of a Ray cluster
 
     Every answer comes with its votes, its traces and tokens, and the probability that it is the vote over infinitely
-    many traces. Ctrl-C waits for the traces in flight; the same command again goes on where it stopped, and what is
-    finished is not paid for again.
+    many traces. Ctrl-C waits for the traces in flight; the same command again, or `pets resume`, goes on where it
+    stopped, and what is finished is not paid for again.
     """
     check_rows_output(output, questions)
     ray.check(model)
-    if storage.resume:
-        run_engine(_resumed(questions, selection, model, local, ray, answers, storage, pace), output)
-        return
     if questions is None and ray.ray:
         raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
     if questions is None:
-        raise InputError("which questions? Give a file or a named set (`pets questions` lists them), or --resume.")
+        raise InputError("which questions? Give a file or a named set (`pets pools questions` lists them).")
     question_set = selection.load(questions)
+    if to is not None:
+        check_output(to, questions)
+        reason = "--to writes requests to a file and asks no server"
+        groups_of_servers = (ModelOptions, LocalModelOptions, RayOptions, PaceOptions, DryRunOptions)
+        refuse_groups(reason, *groups_of_servers, but={"model", "waves", "patience"})
     groups, drawn = (budget, pace, selection, answers, storage), question_set.sampling
     own: dict[str, Any] = {"policy": budget.spec, "soft": soft, "batch_api": batch_api}
     config = run_config(model, sampling, *groups, drawn=drawn, prices=budget.price, **own)
     config = batched(config, model.name or "")
     samplers: Sequence[Sampler]
-    if ray.ray is None:
+    files = FileBatches(to)
+    if to is not None:
+        samplers = [BatchSampler(NO_SERVER, model.name or "", files)]
+    elif ray.ray is None:
         samplers = model.samplers(local, config)
     else:
         samplers = ray.samplers(model.name, local, soft=config.soft)
-        concurrency = storage.concurrency or ray.in_flight(model.name, len(samplers))
+        concurrency = pace.concurrency or ray.in_flight(model.name, len(samplers))
         config = replace(config, concurrency=concurrency)
     if dry_run.dry_run:
         config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
@@ -186,16 +170,29 @@ def solve(
         return
     engine = Engine(
         question_set,
-        endpoint=model.servers if ray.ray is None else None,
+        endpoint=model.servers if ray.ray is None and to is None else None,
         headers=model.headers,
         model=model.model,
         sampler=samplers,
-        store=new_run.store(storage),
+        store=new_run.place(storage),
         new=new_run.new,
         config=config,
     )
+    if to is not None:
+        _write_wave(engine, files, to)
+        return
     _print_origin(engine)
     run_engine(engine, output)
+
+
+def _write_wave(engine: Engine, files: FileBatches, path: Path) -> None:
+    """Write the wave whose replies were not read, else the next one; exit with 1 where there is none."""
+    asyncio.run(run_jobs(engine))
+    if not files.requests:
+        assert engine.stored_run is not None  # batch jobs need a store
+        say(f"Run {engine.stored_run.id} of {engine.store_name} is finished: there is no wave to write.")
+        raise click.exceptions.Exit(NOTHING_LEFT)
+    say(f"{path}: {count(files.requests, 'request')}. {kept_words(engine)}")
 
 
 def _print_origin(engine: Engine) -> None:
@@ -206,7 +203,7 @@ def _print_origin(engine: Engine) -> None:
     if engine.origin == "unfinished":
         say(f"{name} and is unfinished: going on with it; --new starts anew.")
     elif engine.origin == "finished":
-        more = f"`pets top-up {engine.stored_run.id} --budget +AMOUNT` adds to it"
+        more = f"`pets resume {engine.stored_run.id} --budget +AMOUNT` adds to it"
         say(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.")
 
 
@@ -251,87 +248,3 @@ def _estimate_rows(expected: RunEstimate, policy: str, texts: Sequence[str]) -> 
     for text in texts:
         yield "asked with", text
     yield "by", expected.basis
-
-
-def _resumed(
-    questions: str | None,
-    selection: QuestionOptions,
-    model: ModelOptions,
-    local: LocalModelOptions,
-    ray: RayOptions,
-    answers: AnswerOptions,
-    storage: StoredRunOptions,
-    pace: PaceOptions,
-) -> Engine:
-    allowed = ALLOWED_WITH_RESUME if ray.ray is None else ALLOWED_WITH_RESUME | OF_ACTORS
-    store = storage.check_resume(allowed, TOP_UP_HINT)
-    engine = Engine.resume(
-        store,
-        storage.run,
-        endpoint=model.endpoint or None,
-        key=model.keys,
-        headers=model.headers,
-        sampler=None if ray.ray is None else ray.samplers_of_run(store, storage.run, local),
-        concurrency=storage.concurrency,
-        waves=pace.waves,
-        patience=pace.patience,
-        answer=answers.answer,
-        keep_going=storage.keep_going,
-    )
-    if questions is not None:
-        ids = [problem.id for problem in selection.load(questions).problems]
-        if ids != [problem.id for problem in engine.problems]:
-            engine.close()
-            raise InputError(
-                f'"{questions}" is not what this run asks. Leave the questions out, or name its run with --run.'
-            )
-    return engine
-
-
-@option_group("Run")
-class TopUpOptions:
-    """How much more, for a run of which store."""
-
-    budget: str = option("How much more, in the run's currency: +2000, +4x, +1Mtok, +2usd.", metavar="+AMOUNT",
-                         required=True)  # fmt: skip
-    store: str = option("The file that holds the run.", DEFAULT_STORE, metavar="FILE")
-    answer: str | None = CODE
-    keep_going: bool = KEEP_GOING
-
-
-@option_group("Model")
-class ServerOptions:
-    """The servers of a run that goes on."""
-
-    endpoint: tuple[str, ...] = option("Another server than the run began with; give it again for more.", (),
-                                       metavar="URL")  # fmt: skip
-    key_env: tuple[str, ...] = KEY_ENV
-    header: tuple[str, ...] = HEADER
-    concurrency: int | None = option("How many traces are in flight; as before if not given.", at_least=1)
-
-
-@verb("top-up")
-@click.argument("run", metavar="RUN")
-def top_up(
-    run: str, amount: TopUpOptions, pace: PaceOptions, servers: ServerOptions, output: Path | None = OUTPUT
-) -> None:
-    """Give RUN (its number, or "last") more budget and go on; nothing that was paid for is sampled again.
-
-    \b
-    pets top-up last --budget +2000
-    """
-    check_rows_output(output)
-    engine = Engine.resume(
-        amount.store,
-        run,
-        endpoint=servers.endpoint or None,
-        key=read_keys(servers.key_env),
-        headers=parse_headers(servers.header),
-        concurrency=servers.concurrency,
-        waves=pace.waves,
-        patience=pace.patience,
-        answer=amount.answer,
-        top_up=amount.budget,
-        keep_going=amount.keep_going,
-    )
-    run_engine(engine, output, rows=not is_terminal())

@@ -32,14 +32,15 @@ from pets.cli._run import (
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
 from pets.cli.options import (
-    FORMER,
+    CONCURRENCY,
     OUTPUT,
     AnswerOptions,
+    KeptRunOptions,
     LocalModelOptions,
     ModelOptions,
     QuestionOptions,
     SamplingOptions,
-    StoredRunOptions,
+    ServerOptions,
     run_config,
 )
 from pets.core.money import amount_words
@@ -66,10 +67,6 @@ STDIN = "-"
 MEAN_TRACES = 16.0  # per question, where neither a plan nor the user says
 COLD_MAX_TRACES = 64
 POOL: Any = option("Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path))
-ALLOWED_WITH_RESUME = {
-    "endpoint", "key_env", "header", "fields", "first", "plan", "alarm_rate", "output", "keep_going",
-    "answer",
-}  # fmt: skip
 ALLOWED_WITH_POOL = {
     "plan", "cold", "rounds", "zone", "alarm_rate", "budget", "horizon", "budget_window", "max_traces", "price",
     "open_questions", "concurrency", "answer", "seed", "pool", "output",
@@ -132,19 +129,11 @@ class _Options:
     sampling: SamplingOptions
     selection: QuestionOptions
     answers: AnswerOptions
-    storage: StoredRunOptions
+    storage: KeptRunOptions
+    concurrency: int | None
 
 
-@verb(
-    former={
-        **FORMER,
-        "--at-once": "--open-questions",
-        "--max-per-question": "--max-traces",
-        "--questions": "the argument QUESTIONS",
-        "--replay": "--pool",
-        "--window": "--budget-window",
-    }
-)
+@verb()
 @click.argument("questions", metavar="[QUESTIONS|-]", required=False)
 def stream(
     questions: str | None,
@@ -155,7 +144,8 @@ def stream(
     sampling: SamplingOptions,
     selection: QuestionOptions,
     answers: AnswerOptions,
-    storage: StoredRunOptions,
+    storage: KeptRunOptions,
+    concurrency: int | None = CONCURRENCY,
     pool: Path | None = POOL,
     output: Path | None = OUTPUT,
 ) -> None:
@@ -166,7 +156,7 @@ def stream(
     pets stream --plan plan.json --budget-window 1000 ...     no end: the plan's mean for every 1000 questions
     pets stream mine.jsonl --cold --budget 12x ...            no training pool; a file, whose end is known
     pets stream --plan plan.json --pool recorded.jsonl        on recorded answers
-    pets stream --store runs.db --resume < questions.jsonl    where it stopped
+    pets stream --plan plan.json --store runs.db ...          `pets resume last < questions.jsonl` goes on
 
     QUESTIONS is a file, a named set, or - for stdin, which is the default. A line is {"id", "question" or "prompt",
     "answer_type": "number"?}, or under a head of CSV a row with those columns. A budget in traces is never exceeded;
@@ -175,30 +165,30 @@ def stream(
     nothing is paid for twice, whatever ends the process.
     """
     check_rows_output(output)
-    if not storage.resume and output is not None and (before := answers_in(output)):
+    if output is not None and (before := answers_in(output)):
         raise InputError(f'"{output}" holds {count(before, "answer")}. Name another file, or move it away.')
-    options = _Options(plan_options, budget, model, local, sampling, selection, answers, storage)
-    if not storage.resume and (plan_options.plan is None) != plan_options.cold:
+    options = _Options(plan_options, budget, model, local, sampling, selection, answers, storage, concurrency)
+    if (plan_options.plan is None) != plan_options.cold:
         raise InputError("give either --plan FILE (`pets fit` makes one) or --cold, which learns from the stream.")
     plan = None if plan_options.plan is None else read_plan(plan_options.plan)
-    if storage.resume:
-        running = _resumed(questions, plan, options)
-    elif pool is None:
-        running = _live(questions, plan, options)
-    else:
-        running = _replayed(pool, questions, plan, options)
-    with growing_output(output, ("line", *ANSWER_COLUMNS), resume=storage.resume) as running.write:
+    running = _live(questions, plan, options) if pool is None else _replayed(pool, questions, plan, options)
+    run_stream(running, output, resume=False)
+
+
+def run_stream(running: "RunningStream", output: Path | None, *, resume: bool) -> None:
+    """Run to the end or to Ctrl-C, each answer written as it comes; cut short, it exits as a shell expects."""
+    with growing_output(output, ("line", *ANSWER_COLUMNS), resume=resume) as running.write:
         complete = running.run()
     if not complete:
         sys.exit(INTERRUPTED)
-    if not running.summary.questions and not storage.resume:
+    if not running.summary.questions and not resume:
         say('No question was read: a line is {"id", "question"}, or a row of CSV under its head.')
-    if not running.summary.answered and (running.summary.questions or not storage.resume):
+    if not running.summary.answered and (running.summary.questions or not resume):
         sys.exit(NOTHING_ANSWERED)
 
 
 @dataclass(slots=True)
-class _RunningStream:
+class RunningStream:
     """One run of the verb: rows as they come, words on stderr.
 
     ``problems`` is None where they come line by line; ``targets`` are the votes of all recorded traces.
@@ -280,7 +270,7 @@ class _RunningStream:
         say(*words)
 
 
-def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
+def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> RunningStream:
     """A model, asked."""
     if options.answers.answer is not None:
         make_answer_type(options.answers.answer)
@@ -295,7 +285,7 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
         config = replace(config, sampling=bounded(config.sampling, amount, samplers, prompt))
     name = f"{'stdin' if question_set is None else question_set.name} (stream)"
     settings = replace(_settings(plan, config, options, problems, sizes), name=name)
-    return _RunningStream(
+    return RunningStream(
         lambda on_answer: Stream(
             settings,
             samplers,
@@ -310,7 +300,7 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
     )
 
 
-def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
+def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, options: _Options) -> RunningStream:
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
     refuse_others(ALLOWED_WITH_POOL, "--pool draws from recorded answers: no model is asked, nothing is kept")
     if questions not in (None, STDIN):
@@ -328,7 +318,7 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
     config = _config(options, drawn=Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
     settings = _settings(plan, config, options, problems, {"text": pool.options})
     samplers = [RecordedStream(traces.traces, config.seeds(0).cap)]
-    return _RunningStream(
+    return RunningStream(
         lambda on_answer: Stream(
             settings, samplers, on_answer, drift=options.plan_options.watch(plan), on_alarm=_print_alarm
         ),
@@ -338,30 +328,37 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
     )
 
 
-def _resumed(questions: str | None, plan: StreamPlan | None, options: _Options) -> _RunningStream:
-    """A stream of the store, taken up where it stopped."""
-    store = options.storage.check_resume(ALLOWED_WITH_RESUME)
-    question_set = _loaded(questions, options.selection)
-    return _RunningStream(
+def resumed_stream(
+    store: str,
+    run: str,
+    questions: str | None,
+    plan: Path | None,
+    servers: ServerOptions,
+    selection: QuestionOptions,
+    **changes: Any,
+) -> RunningStream:
+    """A stream of the store, taken up where it stopped, with what changes of it: budget, code, ``keep_going``."""
+    question_set = _loaded(questions, selection)
+    drift = None if plan is None else Drift.of(read_plan(plan))
+    return RunningStream(
         lambda on_answer: Stream.resume(
             store,
-            options.storage.run,
+            run,
             lambda settings: sources_of(
                 None,
-                options.model.endpoint or settings.endpoints,
+                servers.endpoint or settings.endpoints,
                 settings.model or None,
-                options.model.keys,
-                options.model.headers,
+                servers.keys,
+                servers.headers,
                 settings.config,
             )[1],
             on_answer,
-            answer=options.answers.answer,
-            keep_going=options.storage.keep_going,
-            drift=options.plan_options.watch(plan),
+            drift=drift,
             on_alarm=_print_alarm,
+            **changes,
         ),
         None if question_set is None else question_set.problems,
-        lambda settings: _line_parser(settings, options.selection),
+        lambda settings: _line_parser(settings, selection),
     )
 
 
@@ -391,6 +388,7 @@ def _line_parser(settings: StreamSettings, selection: QuestionOptions) -> Parse:
 
 def _config(options: _Options, **own: Any) -> RunConfig:
     groups = (options.selection, options.answers, options.storage)
+    own |= {"concurrency": options.concurrency or options.model.in_flight}
     return run_config(options.model, options.sampling, *groups, prices=options.budget.price, **own)
 
 

@@ -9,12 +9,13 @@ from typing import Any, Literal, cast, get_type_hints
 from pets.answers.base import AnswerType
 from pets.arguments import check_fields, check_values
 from pets.confidence import KINDS, Kind
+from pets.core.money import amount_words
 from pets.core.policy import Policy
 from pets.engine.budget import Amount, TokenPrice, price_of, total_of
 from pets.engine.models import ModelShare, shares_from_plain, with_prices
 from pets.engine.question import instructed
 from pets.engine.spec import RunOptions
-from pets.errors import InputError
+from pets.errors import BudgetError, InputError
 from pets.questions import Problem
 from pets.registry import as_answer_type, as_policy, spec_of
 from pets.samplers import Sampling, Seeds
@@ -228,10 +229,26 @@ def _sees(spec: str) -> Literal["counts", "traces"]:
     return as_policy(spec).sees
 
 
-def topped_up(settings: RunSettings, text: str, questions: int) -> RunSettings:
-    """The settings with more budget, in the currency that the run has."""
+def rebudgeted(settings: RunSettings, text: str, questions: int, spent: int) -> RunSettings:
+    """The settings with another budget, in the currency that the run has: ``+2000`` more, or ``=5000`` in all.
+
+    >>> rebudgeted(RunSettings("okg", 100), "+2x", questions=10, spent=60).total
+    120
+    >>> rebudgeted(RunSettings("okg", 100), "2x", questions=10, spent=60)
+    Traceback (most recent call last):
+    pets.errors.BudgetError: 2x more, or 2x in all? Write +2x to add to the run's budget, or =2x for its new total.
+    """
+    sign, text = text[:1], text.lstrip("+=")
     amount = Amount.parse(text)
+    if sign not in ("+", "="):
+        raise BudgetError(
+            f"{text} more, or {text} in all? Write +{text} to add to the run's budget, or ={text} for its new total."
+        )
     if amount.ledger_unit != settings.currency.unit:
         units = [unit.replace("picodollars", "dollars") for unit in (settings.currency.unit, amount.ledger_unit)]
-        raise InputError(f"this run counts {units[0]}; a top-up of {text} is in {units[1]}.")
-    return replace(settings, total=settings.total + total_of(amount, questions))
+        raise BudgetError(f"this run counts {units[0]}; {sign}{text} is in {units[1]}.")
+    total = total_of(amount, questions) + (settings.total if sign == "+" else 0)
+    if total < spent:
+        words = [amount_words(*settings.currency.shown(number)) for number in (spent, total)]
+        raise BudgetError(f"this run has spent {words[0]}: a total of {words[1]} is less. Write +AMOUNT to add to it.")
+    return replace(settings, total=total)

@@ -123,9 +123,9 @@ def earlier_run(store: Store, identity: str, budget: str) -> RunSummary | None:
     if same is None and paid is not None:
         id, other, settings = paid.id, paid.settings.budget, paid.settings
         if settings.total != total_of(Amount.parse(other), paid.questions):
-            other = f"{amount_words(*settings.currency.shown(settings.total))}, its top-ups included"
+            other = f"{amount_words(*settings.currency.shown(settings.total))}, what was added included"
         raise InputError(
-            f"run {id} of {store.name} asks the same under a budget of {other}: `pets top-up {id} --budget +AMOUNT` "
+            f"run {id} of {store.name} asks the same under a budget of {other}: `pets resume {id} --budget +AMOUNT` "
             f"gives it more, and nothing is paid twice; --new starts another with {budget}."
         )
     return same
@@ -148,9 +148,9 @@ def config_of(settings: RunSettings, code: str | None = None) -> RunConfig:
         raise StateError(f"this run was not made by `pets solve`, or by a newer pets ({error!r}).") from None
 
 
-def config_to_read(run: RunView) -> RunConfig:
+def config_to_read(run: RunView, settings: RunSettings) -> RunConfig:
     """The configuration of a run that goes on; refused where its texts are read by code that nobody named again."""
-    config = config_of(run.settings, run.code)
+    config = config_of(settings, run.code)
     own = (answer_type_of(problem, config.answer) for problem in run.problems())
     for reader in (None if config.answer is None else as_answer_type(config.answer), *own):
         if isinstance(reader, Recorded) and reader.reader:
@@ -192,7 +192,7 @@ def run_pace(config: RunConfig, currency: Currency, traces: int, questions: int)
 
 
 def traces_to_pace(settings: RunSettings, questions: int, run: RunView | None = None) -> int:
-    """About how many traces the budget brings, from the last top-up on; without any seen, each at its dearest."""
+    """About how many traces the budget brings, since some was added last; without any seen, each at its dearest."""
     summary = None if run is None else run.summary()
     traces = settings.total // settings.currency.hold
     if summary is not None and summary.traces and summary.spent:

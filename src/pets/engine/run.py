@@ -19,7 +19,7 @@ from pets.core.cost import CostEstimator, UnitCost
 from pets.engine.arrivals import Arrivals, Asking
 from pets.engine.assemble import assemble
 from pets.engine.batch import BatchFetcher, JobLedger, PendingLaunches, batch_samplers, batched, launches_in_jobs
-from pets.engine.config import OPERATIONAL, RunConfig, topped_up
+from pets.engine.config import OPERATIONAL, RunConfig, rebudgeted
 from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.judging import Judging, judge_of
@@ -246,11 +246,12 @@ class Engine(LiveRun):
         waves: int | None = None,
         patience: float | None = None,
         answer: str | None = None,
-        top_up: str | None = None,
+        budget: str | None = None,
         keep_going: bool = False,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
     ) -> Self:
-        """The run of that number, or the last, taken up where it stopped; ``top_up`` gives it more budget.
+        """The run of that number, or the last, taken up where it stopped; ``budget`` adds to its
+        budget (``+2000``) or says its new total (``=5000``).
 
         ``keep_going``: also where its first traces cast no vote. ``answer`` is the code that reads its answers, named
         again (``python:...``): a store alone names none.
@@ -261,8 +262,8 @@ class Engine(LiveRun):
             opened = stack.enter_context(Store.open(store, create=False))
             stored = stack.enter_context(opened.open_run(run, code=answer))
             if "stream" in stored.settings.more:
-                raise StateError(f"run {stored.id} is a stream; `pets stream --resume` goes on with it.")
-            config = config_to_read(stored)
+                raise StateError(f"run {stored.id} is a stream; `pets resume` goes on with it.")
+            config = config_to_read(stored, stored.settings)
             config = replace(config, keep_going=config.keep_going or keep_going)
             settings = kept_going(stored.settings) if keep_going else stored.settings
             if concurrency is not None:
@@ -272,16 +273,16 @@ class Engine(LiveRun):
             problems = tuple(stored.problems())
             servers = endpoint or settings.endpoints
             self.endpoints, samplers = sources_of(sampler, servers, settings.model or None, key, headers, config)
-            if top_up is not None:
-                settings = topped_up(settings, top_up, len(problems))
+            if budget is not None:
+                settings = rebudgeted(settings, budget, len(problems), stored.summary().spent)
             self._begin(config, problems, settings, samplers, opened, on_trace, stored)  # or refuses: nothing changes
-            if keep_going or top_up is not None:
+            if keep_going or budget is not None:
                 stored.change(settings)
-            if top_up is not None:
+            if budget is not None:
                 note_top_up(stored)
                 self._set_pace()  # of what is left to spend from here on
             stack.pop_all()  # all is well: it stays open
-        self.repeatable = top_up is None
+        self.repeatable = budget is None
         return self
 
     def _begin(

@@ -121,9 +121,7 @@ def make_samplers(
 ) -> list[Sampler]:
     """A sampler for each endpoint, with a key for all or one for each; without any endpoint, the local model."""
     if batch_api and not endpoints:
-        raise InputError(
-            "batch jobs need a provider: --endpoint URL. Engines without a server take `pets batch write`."
-        )
+        raise InputError("batch jobs need a provider: --endpoint URL. Engines without a server take files: --to FILE.")
     if not endpoints:
         return [LocalSampler(model, slots=slots, context=context, threads=threads)]
     if model is None:

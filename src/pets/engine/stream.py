@@ -24,7 +24,7 @@ from pets.core.policy import Policy
 from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
-from pets.engine.config import RunConfig
+from pets.engine.config import RunConfig, rebudgeted
 from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.judging import judge_of
@@ -143,9 +143,9 @@ class StreamSettings:
         )
 
     @classmethod
-    def from_run(cls, run: RunView) -> Self:
-        """The settings that :meth:`to_run` described; refused where answers cannot be read any more."""
-        settings, config = run.settings, config_to_read(run)
+    def from_run(cls, run: RunView, settings: RunSettings) -> Self:
+        """The settings that :meth:`to_run` described, of a run; refused where answers cannot be read any more."""
+        config = config_to_read(run, settings)
         try:
             more: Mapping[str, Any] = settings.more["stream"]
             policy = policies()[more["policy"]["name"]].from_plain(more["policy"]["options"])
@@ -210,24 +210,27 @@ class Stream(LiveRun):
         on_answer: Callable[[Answer], None],
         *,
         answer: str | None = None,
+        budget: str | None = None,
         keep_going: bool = False,
         drift: Drift | None = None,
         on_alarm: Callable[[Drift], None] = lambda drift: None,
     ) -> Self:
         """The stream of that number, or the last, taken up where it stopped.
 
-        Questions that were not answered are asked on; those that come again are not asked again. ``keep_going``: also
-        where its first traces cast no vote. ``answer`` is the code that reads its answers, named again.
+        Questions that were not answered are asked on; those that come again are not asked again. ``budget`` adds to
+        its budget (``+2000``) or says its new total (``=5000``). ``keep_going``: also where its first traces cast no
+        vote. ``answer`` is the code that reads its answers, named again.
         """
         with ExitStack() as stack:
             opened = stack.enter_context(Store.open(store, create=False))
             stored = stack.enter_context(opened.open_run(run, code=answer))
-            settings = StreamSettings.from_run(stored)
-            if keep_going:
-                stored.change(kept_going(stored.settings))
-                settings = replace(settings, config=replace(settings.config, keep_going=True))
+            changed = stored.settings if budget is None else _with_budget(stored, budget)
+            changed = kept_going(changed) if keep_going else changed
+            settings = StreamSettings.from_run(stored, changed)
             past = opened, stored
             self = cls(settings, samplers(settings), on_answer, drift=drift, on_alarm=on_alarm, past=past)
+            if changed is not stored.settings:
+                stored.change(changed)
             stack.pop_all()  # all is well: it stays open
         return self
 
@@ -379,3 +382,14 @@ class RecordedStream(Sampler):
             Completion(trace.answer or "", "stop" if trace.answer else "length", trace.tokens, trace.prompt_tokens)
             for trace in path
         ]
+
+
+def _with_budget(run: RunView, text: str) -> RunSettings:
+    """The settings of a stream with ``+2000`` more for its questions, or ``=5000`` in all."""
+    stream: Mapping[str, Any] = run.settings.more.get("stream", {})
+    budget, horizon = stream.get("budget", {}), stream.get("horizon")
+    if horizon is None:
+        raise InputError(f"run {run.id} is a stream without an end: it has a budget per window and no total.")
+    changed = rebudgeted(run.settings, text, horizon, run.summary().spent)
+    stream = {**stream, "budget": {**budget, "total": changed.total}}
+    return replace(changed, more={**changed.more, "stream": stream})

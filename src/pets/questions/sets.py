@@ -191,7 +191,7 @@ def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> Que
         raise InputError(f"there is no question set {name!r}. Sets: {', '.join(named_sets())}.")
     benchmark = BENCHMARKS[name]
     if source is None:
-        copy_hint = f"or use a copy on this machine: pets questions {name} --from FILE > {name}.jsonl"
+        copy_hint = f"or use a copy on this machine: pets pools questions {name} --from FILE > {name}.jsonl"
         rows = hub_rows(benchmark.hub, benchmark.config, benchmark.split, copy_hint)
     else:
         rows = local_rows(source, benchmark.config, benchmark.split)

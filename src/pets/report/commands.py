@@ -29,14 +29,14 @@ def commands_of(view: RunView, questions: int) -> str:
     A stream has the last two: the store does not know the file of its plan.
     """
     store = [] if view.location == DEFAULT_STORE else ["--store", view.location]
-    on = ["--resume", "--run", str(view.id), *store]
+    on = ["pets", "resume", str(view.id), *store]
     report = shlex.join(["pets", "report", str(view.id), *store])
     if is_stream(view.settings):
-        return "\n".join((f"{shlex.join(['pets', 'stream', *on])} < {QUESTIONS}", report))
+        return "\n".join((f"{shlex.join(on)} < {QUESTIONS}", report))
     config = config_of(view.settings)
     ray = ["--ray"] if _is_on_ray(view.settings, config) else []
     words = ["pets", "solve", *_options(view.settings, config, questions), *ray, "--new", *store]
-    return "\n".join((shlex.join(words), shlex.join(["pets", "solve", *ray, *on]), report))
+    return "\n".join((shlex.join(words), shlex.join([*on, *ray]), report))
 
 
 def is_stream(settings: RunSettings) -> bool:
@@ -81,7 +81,7 @@ def _options(settings: RunSettings, config: RunConfig, questions: int) -> Iterat
 
 
 def _budget(settings: RunSettings, questions: int) -> str:
-    """The budget as the user wrote it; after top-ups, all of them together."""
+    """The budget as the user wrote it; where some was added, all of it."""
     if settings.total == total_of(Amount.parse(settings.budget), questions):
         return settings.budget
     total, unit = settings.currency.shown(settings.total)

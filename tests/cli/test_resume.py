@@ -1,4 +1,4 @@
-"""``pets batch`` and ``pets solve --batch-api``: waves as files and as jobs, left, taken up, cancelled."""
+"""``pets resume``: runs taken up with more budget, waves as files and as jobs, left, taken up, cancelled."""
 
 import json
 import signal
@@ -50,7 +50,7 @@ def pets(*args):
 
 
 def write(*more):
-    return pets("batch", "write", "mine.jsonl", "--model", "mock", "--budget", "6x", "-o", "wave.jsonl", *more)
+    return pets("solve", "mine.jsonl", "--model", "mock", "--budget", "6x", "--batch-api", "--to", "wave.jsonl", *more)
 
 
 def run_batch(url, source="wave.jsonl", replies="replies.jsonl"):
@@ -71,7 +71,7 @@ def test_waves_go_out_as_files_and_come_back_as_files_until_the_run_is_finished(
     while (result := write()[0]).exit_code == 0:
         waves += 1
         run_batch(url)
-        read, words = pets("batch", "read", "replies.jsonl", "-o", "answers.jsonl")
+        read, words = pets("resume", "last", "--replies", "replies.jsonl", "-o", "answers.jsonl")
         assert read.exit_code == 0, words
     assert result.exit_code == 1 and 2 <= waves <= 4
     assert result.stderr == 'Run 1 of store "runs.db" is finished: there is no wave to write.\n'
@@ -91,7 +91,7 @@ def test_a_wave_that_was_not_read_is_written_again_and_a_file_that_was_read_does
         assert sorted(file) == sorted(first.splitlines(keepends=True))
     run_batch(url)
     for _ in range(2):
-        read, words = pets("batch", "read", "replies.jsonl")
+        read, words = pets("resume", "last", "--replies", "replies.jsonl")
         assert read.exit_code == 0, words
     with Store.open("runs.db") as store:
         traces = list(store.view().traces())
@@ -110,11 +110,11 @@ def test_replies_that_are_missing_may_come_later(provider):
         lines = file.readlines()
     with Path("some.jsonl").open("w") as file:
         file.writelines(lines[:3])
-    read, words = pets("batch", "read", "some.jsonl")
+    read, words = pets("resume", "last", "--replies", "some.jsonl")
     assert read.exit_code == 0 and f"Not answered: {len(lines) - 3} requests" in words
     _, words = write()
     assert f"wave.jsonl: {len(lines) - 3} requests" in words
-    read, words = pets("batch", "read", "replies.jsonl")
+    read, words = pets("resume", "last", "--replies", "replies.jsonl")
     assert read.exit_code == 0 and "Not answered" not in words
 
 
@@ -134,7 +134,7 @@ def test_lines_that_answer_nothing_are_refused_and_nothing_is_read(provider, spo
         lines = file.readlines()
     with Path("replies.jsonl").open("w") as file:
         file.writelines(spoil(lines))
-    read, error = pets("batch", "read", "replies.jsonl")
+    read, error = pets("resume", "last", "--replies", "replies.jsonl")
     assert read.exit_code == 2 and words in error and '"replies.jsonl" line' in error
     with Store.open("runs.db") as store:
         assert list(store.view().traces()) == []
@@ -143,19 +143,19 @@ def test_lines_that_answer_nothing_are_refused_and_nothing_is_read(provider, spo
 def test_what_is_no_run_by_jobs_and_no_file_is_refused(provider):
     _, url = provider
     pets("solve", "mine.jsonl", "--endpoint", url, "--model", "mock", "--budget", "1x", "-o", "out.jsonl")
-    assert "not by batch jobs" in pets("batch", "read", "mine.jsonl")[1]
+    assert "asks servers: leave out --replies" in pets("resume", "last", "--replies", "mine.jsonl")[1]
     write()
-    assert "no.jsonl" in pets("batch", "read", "no.jsonl")[1]
-    assert "nothing to cancel" in pets("batch", "cancel")[1]
+    assert "no.jsonl" in pets("resume", "last", "--replies", "no.jsonl")[1]
+    assert "nothing to cancel" in pets("runs", "cancel")[1]
 
 
 def test_a_wave_that_cannot_be_written_is_a_users_mistake(provider, monkeypatch):
-    result, words = write("-o", "nowhere/wave.jsonl")
+    result, words = write("--to", "nowhere/wave.jsonl")
     assert result.exit_code == 2 and 'no folder "nowhere"' in words
     assert not Path("runs.db").exists()
     monkeypatch.setattr("secrets.token_hex", lambda _: "draft")
     Path(".draft.tmp").mkdir()  # where the file is drafted
-    result, words = write("-o", "taken.jsonl")
+    result, words = write("--to", "taken.jsonl")
     assert result.exit_code == 2 and '"taken.jsonl" cannot be written' in words
     Path(".draft.tmp").rmdir()
     assert write()[0].exit_code == 0 and Path("wave.jsonl").stat().st_size  # the wave is not lost
@@ -176,7 +176,7 @@ def test_solve_hands_every_wave_in_as_a_job(provider):
 
 def test_without_a_job_out_there_is_nothing_to_cancel(provider):
     solve(provider[1])
-    result, words = pets("batch", "cancel")
+    result, words = pets("runs", "cancel")
     assert result.exit_code == 0 and words == "Run 1 has no open job: there is nothing to cancel.\n"
 
 
@@ -228,7 +228,7 @@ def test_replies_from_files_are_judged_by_the_judges_own_server(provider):
     with running(judge) as judge_url:
         write("--answer", f"judge:endpoint={judge_url},model=judge")
         run_batch(url)
-        read, words = pets("batch", "read", "replies.jsonl")
+        read, words = pets("resume", "last", "--replies", "replies.jsonl")
     assert read.exit_code == 0 and "Not answered" not in words and judge.stats.traces > 0
     assert all(len(json.loads(line)["votes"]) == 1 for line in read.stdout.splitlines())
 
@@ -249,9 +249,9 @@ def test_ctrl_c_leaves_the_job_which_can_be_cancelled_or_taken_up(provider, pope
     child.send_signal(signal.SIGINT)
     _, words = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 130 and "stay with the provider (batch_" in words, words
-    assert "pets batch cancel 1" in words
+    assert "pets runs cancel 1" in words
     mock.faults = Faults()
-    result, words = pets("batch", "cancel", "1")
+    result, words = pets("runs", "cancel", "1")
     assert result.exit_code == 0, words
     done = mock.stats.traces  # what the mock had ready when it was cancelled
     result, words = solve(url)

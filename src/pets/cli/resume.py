@@ -1,0 +1,185 @@
+"""``pets resume``: a run of a store goes on, with more budget if asked; `pets runs cancel` ends its batch jobs."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from pets.cli._groups import FILE, option, option_group, refuse_groups, verb
+from pets.cli._output import check_rows_output, count
+from pets.cli._ray import RayOptions
+from pets.cli._run import is_terminal, kept_words, run_engine, run_jobs, write_answers
+from pets.cli._terminal import say
+from pets.cli.options import (
+    CODE,
+    FIELDS,
+    KEEP_GOING,
+    OUTPUT,
+    STORE,
+    LocalModelOptions,
+    PaceOptions,
+    QuestionOptions,
+    ServerOptions,
+)
+from pets.cli.solve import NO_SERVER
+from pets.cli.stream import resumed_stream, run_stream
+from pets.engine import Engine
+from pets.engine.batch import batch_samplers
+from pets.engine.resume import config_of
+from pets.engine.sources import sources_of
+from pets.errors import InputError, StateError
+from pets.openai.batch import BatchJob, BatchReplies, custom_id
+from pets.samplers.batch import BatchSampler, FileBatches
+from pets.store import RunSettings, Store
+from pets.store.database import DEFAULT_STORE
+
+
+@option_group("Run")
+class ResumedRunOptions:
+    """With which budget the run goes on, and where it is kept."""
+
+    budget: str | None = option(
+        "More budget, in the run's currency (+2000, +4x, +1Mtok, +2usd), or its new total (=16x, =5usd).",
+        metavar="+AMOUNT|=TOTAL",
+    )
+    replies: tuple[Path, ...] = option(
+        "A file of replies to the wave that `pets solve --batch-api --to` wrote, output or errors; give it again for "
+        "more. Replies that are missing may be read later.",
+        (),
+        kind=FILE,
+        metavar="FILE",
+    )
+    store: str | None = STORE
+    answer: str | None = CODE
+    keep_going: bool = KEEP_GOING
+
+
+@verb()
+@click.argument("run", metavar="RUN")
+@click.argument("questions", metavar="[QUESTIONS|-]", required=False)
+def resume(
+    run: str,
+    questions: str | None,
+    kept: ResumedRunOptions,
+    pace: PaceOptions,
+    servers: ServerOptions,
+    local: LocalModelOptions,
+    ray: RayOptions,
+    fields: tuple[str, ...] = FIELDS,
+    plan: Path | None = option("The plan whose drift a stream is watched for."),
+    output: Path | None = OUTPUT,
+) -> None:
+    """Go on with RUN (its number, or "last") where it stopped, under its own settings; nothing is paid for twice.
+
+    \b
+    pets resume last                                    what Ctrl-C, a kill or an outage broke off
+    pets resume 3 --budget +2000                        2,000 traces more
+    pets resume 3 --budget =16x                         16 per question in all
+    pets resume last --replies replies.jsonl            what came of a wave of batch files
+    pets resume last questions.jsonl -o rows.jsonl      a stream; without a file its questions come on stdin
+
+    A bare amount is refused, as is a total below what was spent.
+    """
+    check_rows_output(output, questions)
+    location = kept.store or DEFAULT_STORE
+    with Store.open(location, create=False) as store:
+        view = store.view(run)
+        settings, run = view.settings, str(view.id)
+    config = config_of(settings)
+    by_files = config.batch_api and not settings.endpoints
+    if "stream" in settings.more:
+        refuse_groups(f"run {run} is a stream", PaceOptions, LocalModelOptions, RayOptions)
+        changes = {"budget": kept.budget, "answer": kept.answer, "keep_going": kept.keep_going}
+        running = resumed_stream(location, run, questions, plan, servers, QuestionOptions(fields=fields), **changes)
+        run_stream(running, output, resume=True)
+        return
+    if questions is not None:
+        raise InputError(f'run {run} holds its questions: leave "{questions}" out.')
+    if fields or plan is not None:
+        raise InputError(f"run {run} is no stream: leave out {'--field' if fields else '--plan'}.")
+    if by_files != bool(kept.replies):
+        ways = "--replies FILE reads what came of its wave, the same `pets solve ... --to FILE` writes the next one"
+        raise InputError(f"run {run} {f'goes by files: {ways}' if by_files else 'asks servers: leave out --replies'}.")
+    if by_files:
+        refuse_groups(f"run {run} goes by files", PaceOptions, ServerOptions, LocalModelOptions, RayOptions)
+        _read_replies(location, run, kept, output)
+        return
+    if ray.ray is None:
+        refuse_groups(f"run {run} goes on with its own settings", LocalModelOptions)
+    else:
+        refuse_groups("--ray hosts the model itself", ServerOptions)
+    engine = Engine.resume(
+        location,
+        run,
+        endpoint=servers.endpoint or None,
+        key=servers.keys,
+        headers=servers.headers,
+        sampler=None if ray.ray is None else ray.samplers_of_run(settings, local),
+        concurrency=pace.concurrency,
+        waves=pace.waves,
+        patience=pace.patience,
+        answer=kept.answer,
+        budget=kept.budget,
+        keep_going=kept.keep_going,
+    )
+    run_engine(engine, output, rows=not is_terminal())
+
+
+def _read_replies(location: str, run: str, kept: ResumedRunOptions, output: Path | None) -> None:
+    """Read what came of a wave into its run, all files or none; write the answers so far."""
+    stored = stored_jobs(location, run)
+    with BatchReplies({custom_id(line) for job in stored.jobs for line in job.lines}) as lines:
+        try:
+            for path in kept.replies:
+                with path.open("rb") as file:
+                    lines.add(file, f'"{path}"')
+        except OSError as error:
+            raise InputError(f'"{error.filename}": {error.strerror}. Name a file of replies.') from None
+        sampler = BatchSampler(NO_SERVER, stored.settings.model, FileBatches(replies=lines))
+        engine = Engine.resume(
+            location, run, sampler=sampler, answer=kept.answer, budget=kept.budget, keep_going=kept.keep_going
+        )
+        asyncio.run(run_jobs(engine, drain=True, then=lambda: write_answers(engine, output)))
+    solution, left = engine.solution(), sampler.left
+    say(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.")
+    if left:
+        say(f"Not answered: {count(left, 'request')}. Read their replies, or write the wave again.")
+
+
+def cancel_jobs(location: str, run: str, servers: ServerOptions, answer: str | None) -> None:
+    """Cancel a run's jobs at their provider; what they had ready is read, the rest goes back to the budget."""
+    stored = stored_jobs(location, run)
+    settings = stored.settings
+    urls = servers.endpoint or settings.endpoints
+    if not urls:
+        raise InputError("this run goes by files, not by a provider: there is nothing to cancel.")
+    if not stored.traces_in_flight:
+        say(f"Run {stored.run} has no open job: there is nothing to cancel.")
+        return
+    _, samplers = sources_of(None, urls, settings.model, servers.keys, servers.headers, config_of(settings))
+    for sampler in batch_samplers(samplers):
+        sampler.provider.cancels = True
+    engine = Engine.resume(location, run, sampler=samplers, answer=answer)
+    asyncio.run(run_jobs(engine, drain=True))
+    missing, traces = count(stored.traces_in_flight, "trace"), count(engine.solution().traces, "trace")
+    say(f"{missing} had not come back; the run has {traces} now. {kept_words(engine)}")
+
+
+class StoredJobs(NamedTuple):
+    """The jobs of a run, its settings, and how many of its traces are in flight."""
+
+    run: int
+    jobs: Sequence[BatchJob]
+    settings: RunSettings
+    traces_in_flight: int
+
+
+def stored_jobs(location: str, run: str) -> StoredJobs:
+    """The jobs of a run of the store; refused where it has none."""
+    with Store.open(location, create=False) as store:
+        view = store.view(run)
+        if not config_of(view.settings).batch_api:
+            raise StateError(f"run {view.id} is not by batch jobs; `pets runs` lists the runs of the store.")
+        return StoredJobs(view.id, view.jobs(), view.settings, sum(1 for _ in view.lost()))
