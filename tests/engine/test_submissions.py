@@ -28,23 +28,31 @@ class Accounts(Ledger):
     """Notes what is charged; pays for ``limit`` traces."""
 
     def __init__(self, limit=1000):
-        self.left, self.charged, self.abandoned = limit, 0, 0
+        self.left, self.charged, self.left_behind = limit, 0, 0
 
-    async def open(self, batch):
-        if batch.size > self.left:
+    async def opened(self, request):
+        if request.size > self.left:
             raise BudgetError("the key's budget is used up.")
-        self.left -= batch.size
-        batch.entry = batch.size
+        self.left -= request.size
+        request.entry = request.size
 
-    async def close(self, batch, traces=(), charged=()):
-        spent = len(traces) or len(charged)
+    async def delivered(self, request, traces):
+        self._end(request, len(traces))
+
+    def lost(self, request, usage):
+        self._end(request, request.size)
+
+    def released(self, request):
+        self._end(request, 0)
+
+    def abandoned(self, request, traces):
+        self.left_behind += request.size
+        request.entry = None
+
+    def _end(self, request, spent):
         self.charged += spent
-        self.left += (batch.entry or 0) - spent
-        batch.entry = None
-
-    def abandon(self, batch, traces=()):
-        self.abandoned += batch.size
-        batch.entry = None
+        self.left += (request.entry or spent) - spent
+        request.entry = None
 
 
 class VotingDriver:
@@ -137,7 +145,7 @@ def test_cut_off_by_its_deadline_it_votes_on_the_launch_order_prefix_and_what_is
     outcome = VotingDriver(slow, ledger, max_n=1).outcome(deadline=5.0)
     answer = outcome.result()
     assert answer.votes == {"B": 2} and outcome.stopped == "deadline" and not answer.complete  # 3 overtook 2
-    assert ledger.charged == 3 and ledger.abandoned == 1
+    assert ledger.charged == 3 and ledger.left_behind == 1
 
 
 def test_who_leaves_is_charged_for_what_is_in_flight_and_the_plan_makes_up_for_it():
@@ -150,7 +158,7 @@ def test_who_leaves_is_charged_for_what_is_in_flight_and_the_plan_makes_up_for_i
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert ledger.abandoned == 4 and voting.is_at_rest
+        assert ledger.left_behind == 4 and voting.is_at_rest
         assert voting.allocator.debt + voting.allocator.budget.spent == 4
         await voting.submit("other")
 
@@ -243,7 +251,7 @@ def test_a_trace_that_cannot_be_read_is_charged_and_nothing_stays_held():
     voting = VotingDriver(Paced(), ledger, max_n=1)
     with pytest.raises(InputError, match="too deep"):
         voting.outcome(answer_type=Unreadable(), max_traces=4)
-    assert ledger.charged + ledger.abandoned == 4 and voting.is_at_rest
+    assert ledger.charged + ledger.left_behind == 4 and voting.is_at_rest
 
 
 def test_two_that_leave_together_do_not_disturb_each_other():
