@@ -433,6 +433,14 @@ def test_budgets_in_tokens_and_money_hold_whatever_is_claimed_by_many_requests_a
         assert claimed_more == delivered > 0
 
 
+@pytest.mark.parametrize("currency", [Currency.tokens(LIMIT), PRICE], ids=["tokens", "money"])
+def test_the_reply_says_what_a_vote_has_cost_in_dollars_where_there_is_a_price(currency):
+    with run_gateway(currency=currency, settings=Settings(answer="choice", limits=Limits(max_tokens=LIMIT))) as gateway:
+        about = gateway.ask("easy").json()["pets"]
+        spent, unit = currency.shown(gateway.ledger.total.spent)
+    assert spent > 0 and about["cost"] == (spent if unit == "usd" else None)
+
+
 def test_two_limits_are_one_to_the_server_and_to_the_budget():
     upstream = HostileUpstream(None)
 

@@ -218,6 +218,8 @@ def test_what_others_hold_may_come_back_and_what_is_spent_does_not(store):
         ledger.settle(reservation, Charge(800, 1))
         refusal = ledger.refusal(BOB, 300)
         assert (refusal.status, refusal.code, refusal.should_retry) == (429, "insufficient_quota", False)
+        budget = "200 tokens of this gateway's budget of 1,000 tokens are left"
+        assert refusal.message == f"{budget}; this request may take 300 tokens: ask for fewer 'max_tokens'."
         refusal = ledger.refusal(BOB, 1300)
         assert (refusal.status, refusal.should_retry) == (429, False) and "fewer 'max_tokens'" in refusal.message
 

@@ -55,6 +55,23 @@ def test_plain_requests_and_models_go_to_a_server_that_is_there():
             assert gateway.ask("easy").json()["pets"]["answer"] == "A"
 
 
+def test_models_that_no_server_lists_are_refused_by_name_and_make_no_row(gateway):
+    assert gateway.client.get("/v1/models").status_code == 200
+    for name in ("pets/junk", "junk"):
+        refused = gateway.ask(model=name)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
+        assert refused.json()["error"]["message"] == "There is no model 'junk'; this server has 'mock'."
+    assert gateway.ask().status_code == 200
+    assert list(gateway.state.driver.fetcher.pool.models) == ["mock"]
+
+
+def test_a_model_that_was_added_since_is_found(gateway):
+    assert gateway.client.get("/v1/models").status_code == 200
+    gateway.mock.model = "added:latest"
+    assert gateway.ask(model="pets/added:latest").status_code == 200
+    assert gateway.state.upstream.urls and gateway.ask(model="pets/mock").status_code == 404
+
+
 @pytest.fixture
 def mixed():
     """A gateway whose models a and b vote together, and the mock of each: a answers A, b answers B."""

@@ -332,6 +332,11 @@ class Allocator:
         """Traces that the budget pays for beyond what was promised to questions here and to come."""
         return max(0, self.budget.affordable - self._queue.promised)
 
+    @property
+    def debt(self) -> int:
+        """Traces that were paid for beside the plan and that it has yet to make up for."""
+        return len(self._debt)
+
     def merge(self, question: str, answer: str, into: str) -> None:
         """Two answers turned out to be one: the votes of ``answer`` are ``into``'s from now on.
 

@@ -66,7 +66,7 @@ class ApiEndpoint:
         request = parse_request(self._path, body, exchange.headers, self._state.settings)
         voted = request.options is not None
         attributes |= {"path": self._path, "model": request.model, "voted": voted, "stream": request.stream}
-        self._state.upstream.check(request.model, voted=voted)
+        await self._state.upstream.check(request.model, voted=voted)
         if request.options is None:
             await self._pass_through.answer(exchange, request, key, attributes["id"])
         else:

@@ -175,8 +175,14 @@ class GatewayLedger(Ledger):
                 should_retry=True,
             )
         refills = self._rate_limit if name.startswith(WINDOW) else None
+        left, smaller = free + held, "fewer 'max_tokens'"
+        if self.currency.counts_traces:
+            left, smaller = free, "fewer traces ('pets.max_traces', or 'n' of a plain request)"
+        shown, most = self.currency.words(int(left)) if left > 0 else "", self.currency.words(amount)
         return ApiError(
-            f"You have used up {budget}.",
+            f"{shown} of {budget} are left; this request may take {most}: ask for {smaller}."
+            if left > 0
+            else f"You have used up {budget}.",
             status=429,
             code="insufficient_quota",
             retry_after=refills.seconds_left(self.backend.now()) if refills else NO_REFILL_RETRY_AFTER_S,

@@ -33,8 +33,10 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
     outcome, account, votes = vote.outcome, vote.account, vote.answer.votes or {}
     left, weighted = ledger.left(account.key), outcome.limits.weighted
     left_shown, unit = ledger.currency.shown(left or 0)
+    spent, _ = ledger.currency.shown(account.spent)
     return {
         **vote.answer.to_plain(),
+        "cost": spent if unit == "usd" else None,
         "traces": account.delivered + account.lost,  # all that were paid for, those that came too late as well
         "lost": account.lost,
         "estimated": account.estimated,

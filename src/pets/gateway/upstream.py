@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MODELS_TIMEOUT_S = 10.0
 MIXTURE = "mixture"  # the model that several models are when they vote
+RELIST_S = 5.0  # at the least, between two looks for a model that is not in the list
+SHOWN_MODELS = 20  # in a refusal
 POLL_S = 1.0  # between two looks for a server that is not there yet
 MAX_MODELS_BYTES = 4 << 20
 MAX_PASSED_BYTES = 1 << 30  # of one reply; they are not kept
@@ -76,6 +78,9 @@ class Upstream:
             ]
         self._clients = self._new_clients()
         self._contexts: dict[str, int] = {}  # by model, as the list of models says
+        self._own_names = set(names)  # of models that have a server of their own
+        self._listed: set[str] = set()  # the servers' models; none where they are not known
+        self._relist_at = 0.0
 
     @property
     def has_key(self) -> bool:
@@ -93,13 +98,33 @@ class Upstream:
     def _new_clients(self) -> list[HttpClient]:
         return [HttpClient(url, key=self._key, headers=self._headers, timeout=self._timeout) for url in self.urls]
 
-    def check(self, model: str, *, voted: bool = False) -> None:
-        """Refuse a name that is not the local model's, which answers to any, or not the mixture's, which alone votes; a
-        server elsewhere knows its own."""
-        only = self._local.weights.name if self._local is not None else MIXTURE if self._mixed and voted else model
-        if model != only:
-            message = f"There is no model {model!r}; this server has {only!r}."
+    async def check(self, model: str, *, voted: bool = False) -> None:
+        """Refuse a model that is not there: the local one has one name, a mixture another, servers list theirs.
+
+        Servers that list none, or whose list nobody has asked for yet, refuse for themselves.
+        """
+        names = self._listed
+        if self._local is not None:
+            names = {self._local.weights.name}
+        elif self._mixed and voted:
+            names = {MIXTURE}
+        elif names and not _is_among(model, names):
+            names = await self._relisted()
+        if names and not _is_among(model, names):
+            shown = [repr(name) for name in sorted(names)]
+            more = f" and {len(shown) - SHOWN_MODELS} more" if len(shown) > SHOWN_MODELS else ""
+            message = f"There is no model {model!r}; this server has {', '.join(shown[:SHOWN_MODELS])}{more}."
             raise ApiError(message, status=404, param="model", code="model_not_found")
+
+    async def _relisted(self) -> set[str]:
+        """The models of all servers as they list them now, looked for now and then."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._relist_at:
+            self._relist_at = now + RELIST_S
+            with contextlib.suppress(SamplerError):  # what was listed before still holds
+                lists = [await self._models_of(url) for url in self.urls]
+                self._listed = self._own_names | {model["id"] for models in lists for model in models}
+        return self._listed
 
     def voting(self, models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Of the servers' models those that vote: each of them, or several together."""
@@ -133,15 +158,20 @@ class Upstream:
 
     async def models(self) -> list[dict[str, Any]]:
         """The models that the first server that can be reached lists."""
-        async with self._request("GET", "/models", timeout=MODELS_TIMEOUT_S) as response:
+        models = await self._models_of()
+        lengths = ((model["id"], context_tokens(model)) for model in models)
+        self._contexts = {name: length for name, length in lengths if length is not None}
+        self._listed |= self._own_names | {model["id"] for model in models}
+        return models
+
+    async def _models_of(self, url: str | None = None) -> list[dict[str, Any]]:
+        """The models that the server at this address lists, or the first that can be reached."""
+        async with self._request("GET", "/models", only=url, timeout=MODELS_TIMEOUT_S) as response:
             with sampler_errors("the server"):
                 content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
         if response.status != HTTPStatus.OK:
             raise error_from(response.status, response.headers, content)
-        models = parse_models(content)
-        lengths = ((model["id"], context_tokens(model)) for model in models)
-        self._contexts = {name: length for name, length in lengths if length is not None}
-        return models
+        return parse_models(content)
 
     def fitting_tokens(self, model: str, limit: int, prompt_tokens: int) -> int:
         """The token limit, or what the model's context leaves beside the prompt where that is known and less."""
@@ -198,13 +228,20 @@ class Upstream:
 
     @asynccontextmanager
     async def _request(
-        self, method: str, path: str, body: bytes | None = None, model: str = "", **options: Any
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        model: str = "",
+        only: str | None = None,
+        **options: Any,
     ) -> AsyncIterator["aiohttp.ClientResponse"]:
-        """The response of the first server that can be reached, its head read; of the model's own, if it has some."""
+        """The response of the first server that can be reached, its head read; of the model's own, if it has some, or
+        of the ``only`` one."""
         unreachable: SamplerError = UnreachableError("no server can be reached: none is running yet.")
         async with AsyncExitStack() as stack:
             for owner, url, client in zip(self._models, self.urls, self._clients, strict=True):
-                if model in self._models and owner != model:
+                if (model in self._models and owner != model) or only not in (None, url):
                     continue
                 try:
                     with sampler_errors(url):
@@ -216,6 +253,11 @@ class Upstream:
                     yield response
                     return
         raise unreachable
+
+
+def _is_among(model: str, names: set[str]) -> bool:
+    """Whether a model has one of these names; Ollama's need no tag."""
+    return model in names or f"{model}:latest" in names
 
 
 def api_error(error: SamplerError, timed_out: bool = False) -> ApiError:
