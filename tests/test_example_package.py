@@ -60,8 +60,8 @@ def test_the_command_line_knows_its_policy_and_its_answer_type(python, pool):
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)
     assert (row["vote_accuracy"], row["pass_at_1"], row["no_answer"]) == (1.0, 0.5, 0.25)
-    words = ("--answer", "colour", "--policy", "closest_race:first=3", "--policy", "uniform", "--repetitions", "2")
-    done = python("-m", "pets", "replay", pool, *words)
+    words = ("--answer", "colour", "--policy", "closest_race:first=3", "--policy", "uniform")
+    done = python("-m", "pets", "replay", pool, *words, "--repetitions", 2, "--workers", 1)
     assert done.returncode == 0, done.stderr
     assert "closest_race:first=3" in done.stdout
 

@@ -36,6 +36,7 @@ def test_a_batch_spends_its_budget_and_names_its_least_certain_answers(run):
     assert "160 traces for 20 questions" in out and out.count("certificate 0.") == 3
 
 
+@pytest.mark.slow
 def test_a_stream_answers_every_question_within_its_budget(run):
     lines = run("stream.py").splitlines()
     assert lines[0] == "60 answers for 480 of 480 traces"
@@ -43,6 +44,7 @@ def test_a_stream_answers_every_question_within_its_budget(run):
     assert sum(int(traces) * len(bar) for traces, bar in bars) == 480 and sum(len(bar) for _, bar in bars) == 60
 
 
+@pytest.mark.slow
 def test_a_replay_of_a_pool_of_ones_own_says_what_okg_saves(run):
     rows = dict(re.findall(r"^(okg|uniform) +(.*)$", run("replay.py"), re.MULTILINE))
     okg, uniform = ([float(number) for number in rows[policy].split()] for policy in ("okg", "uniform"))

@@ -10,12 +10,13 @@ from pets.samplers import Prompt
 
 from .other_hosts import StrictMock
 
+QUESTIONS = 4
 FLAVOURS = ("openai", "mistral", "gemini")
-PROBLEMS = [Problem(f"q{i}", Prompt.chat(f"Question q{i}"), "choice:options=4") for i in range(10)]
+PROBLEMS = [Problem(f"q{i}", Prompt.chat(f"Question q{i}"), "choice:options=4") for i in range(QUESTIONS)]
 
 
 def asked(flavour, **options):
-    answers = synthetic(10, strength=0.3)
+    answers = synthetic(QUESTIONS, strength=0.3)
     model = MockModel(answers) if flavour is None else StrictMock(answers, flavour=flavour)
     with running(model) as url:
         return model, solve(PROBLEMS, endpoint=url, model="mock", **{"budget": "8x", **options})
@@ -25,7 +26,7 @@ def asked(flavour, **options):
 @pytest.mark.parametrize("options", [{}, {"max_tokens": 500}, {"confidence": "tail"}])
 def test_a_strict_host_is_asked_without_a_word(flavour, options, caplog):
     mock, solution = asked(flavour, **options)
-    assert solution.spent == solution.traces == mock.stats.traces == 80 and solution.failed == 0
+    assert solution.spent == solution.traces == mock.stats.traces == 8 * QUESTIONS and solution.failed == 0
     assert not solution.faults.keys() - {"no log-probabilities", "tokens estimated"}
     assert solution.tokens == mock.stats.completion_tokens or "tokens estimated" in solution.faults
     assert all(answer.answer is not None for answer in solution.answers)

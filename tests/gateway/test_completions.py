@@ -403,14 +403,14 @@ class HostileUpstream:
 @pytest.mark.parametrize("currency", [Currency.tokens(LIMIT), PRICE], ids=["tokens", "money"])
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_budgets_in_tokens_and_money_hold_whatever_is_claimed_by_many_requests_at_once(claim, currency, tmp_path):
-    total = 60 * currency.hold
+    total = 24 * currency.hold
     upstream = HostileUpstream(CLAIMS[claim])
 
     async def work():
         settings = Settings(answer="choice", limits=Limits(max_tokens=LIMIT))
         options = {"currency": currency, "total": total, "store": tmp_path / "g.db"}
         state = build_gateway(NOBODY, OnlineGrid(), settings=settings, **options)
-        statuses, _ = await ask_all(state, 120, max_completion_tokens=LIMIT)
+        statuses, _ = await ask_all(state, 48, max_completion_tokens=LIMIT)
         assert state.ledger.failure is None
         return statuses, state
 

@@ -37,7 +37,19 @@ def test_pools_and_replay_read_it(reading):
     assert summary.exit_code == 0, summary.output
     row = json.loads(summary.stdout)
     assert (row["questions"], row["traces"], row["unanimous"]) == (6, 96, 2 / 6)
-    words = ["replay", str(SAMPLES), *reading, "--policy", "okg", "--policy", "uniform", "--repetitions", "2"]
+    words = [
+        "replay",
+        str(SAMPLES),
+        *reading,
+        "--policy",
+        "okg",
+        "--policy",
+        "uniform",
+        "--repetitions",
+        "2",
+        "--workers",
+        "1",
+    ]
     result = CliRunner().invoke(cli, words)
     assert result.exit_code == 0, result.output
 

@@ -57,17 +57,15 @@ def test_with_pools_the_tables_are_printed_and_written(run, file, tmp_path):
         assert len(list(csv.DictReader((tmp_path / "out" / name).read_text().splitlines()))) == count
 
 
-@pytest.mark.parametrize(
-    ("lines", "mean", "why"),
-    [
-        (14, 32, "24 traces per question are fewer than the mean budget of 32."),
-        (9, 8, "9 questions are too few to train"),
-    ],
-)
-def test_a_pool_that_is_too_small_is_left_out_and_named(run, file, tmp_path, lines, mean, why):
-    file.write_text("\n".join(file.read_text().splitlines()[:lines]))
-    code, _, said = run("--output", tmp_path / "out", file, "--mean-budget", mean, "--batches", 2)
-    assert code == 0 and f"toy is left out of the tables: {why}" in said
+def test_a_pool_that_is_too_small_is_left_out_and_named(run, file, tmp_path):
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    short = file.with_name("short.jsonl")
+    short.write_text("\n".join(json.dumps({**line, "answers": line["answers"][:6]}) for line in lines))
+    file.write_text("\n".join(map(json.dumps, lines[:9])))
+    code, _, said = run("--output", tmp_path / "out", file, short, "--mean-budget", 8, "--batches", 2)
+    assert code == 0 and "toy is left out of the tables: 9 questions are too few to train" in said
+    why = "6 traces per question are fewer than the mean budget of 8."
+    assert f"short is left out of the tables: {why}" in said
     assert not (tmp_path / "out" / "bin_sweeps.csv").exists()
 
 
