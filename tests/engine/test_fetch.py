@@ -80,19 +80,19 @@ class Noting:
     """A receiver that notes what becomes of launches that nobody waits for any more."""
 
     def __init__(self):
-        self.abandoned = []
+        self.charged = []
 
-    async def open(self, request):
+    async def opened(self, request):
         return True
 
-    async def release(self, request, error):
+    async def released(self, request, error):
         pass
 
-    async def receive(self, request, completions, endpoint, seconds):
+    async def delivered(self, request, completions, endpoint, seconds):
         pass
 
-    def abandon(self, request):
-        self.abandoned += [launch.number for launch in request.launches]
+    def abandoned(self, request):
+        self.charged += [launch.number for launch in request.launches]
 
 
 def cut_off(sampler, waiting, size, max_n):
@@ -106,7 +106,7 @@ def cut_off(sampler, waiting, size, max_n):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return sorted(receiver.abandoned)
+        return sorted(receiver.charged)
 
     return run_simulated(run())
 
@@ -135,7 +135,7 @@ def test_what_ends_a_run_from_the_server_s_side_was_not_sampled():
         request = TraceRequest("q", 0, 2, Prompt("?"), 0, Sampling(), (1, 1))
         with pytest.raises(RefusedError):
             await Fetcher([Unknown()]).fetch(request, receiver)
-        return receiver.abandoned
+        return receiver.charged
 
     assert asyncio.run(run()) == []
 
@@ -149,11 +149,11 @@ def test_requests_per_minute_are_kept_while_a_ledger_is_waited_for():
             return await super().sample(prompt, n, seed, sampling)
 
     class Slow(Noting):
-        async def open(self, request):
+        async def opened(self, request):
             await asyncio.sleep(0.1)
             return True
 
-        async def receive(self, request, completions, endpoint, seconds):
+        async def delivered(self, request, completions, endpoint, seconds):
             pass
 
     async def run():

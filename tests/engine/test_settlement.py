@@ -86,7 +86,7 @@ def test_traces_are_written_before_they_are_counted():
     launched = Launched()
     settlement, request = launched.settlement, launched.request
     assert launched.state == (0, 2, 2)
-    launched.do(settlement.open(request), settlement.receive(request, completions("Answer: A", "?"), 0, 1.0))
+    launched.do(settlement.opened(request), settlement.delivered(request, completions("Answer: A", "?"), 0, 1.0))
     assert launched.ledger.entries == [("opened", 2), ("delivered", 2)]
     assert [trace.answer for trace in launched.counted] == ["A", None]
     assert launched.state == (2, 0, 0) and launched.driver.allocator.verdict("a").votes == (("A", 1.0),)
@@ -95,14 +95,14 @@ def test_traces_are_written_before_they_are_counted():
 def test_launches_that_a_reply_leaves_out_are_released_before_the_others_are_read():
     launched = Launched()
     settlement, request = launched.settlement, launched.request
-    launched.do(settlement.open(request), settlement.receive(request, completions("Answer: A"), 0, 1.0))
+    launched.do(settlement.opened(request), settlement.delivered(request, completions("Answer: A"), 0, 1.0))
     assert launched.ledger.entries == [("opened", 2), ("released", 1), ("delivered", 1)]
 
 
 def test_what_may_have_been_sampled_is_charged_and_casts_no_vote():
     launched = Launched()
     error = BusyError("late", status=504)
-    launched.do(launched.settlement.fail(launched.request, error, charged=True))
+    launched.do(launched.settlement.failed(launched.request, error))
     assert launched.state == (2, 0, 0) and launched.driver.allocator.verdict("a").no_answer == 2
     assert [trace.error for trace in launched.counted] == ["late", "late"]
     assert launched.ledger.entries == [("lost", 2), ("given up", 2)]
@@ -110,12 +110,12 @@ def test_what_may_have_been_sampled_is_charged_and_casts_no_vote():
 
 def test_what_was_not_sampled_is_given_back_and_its_question_asked_no_more():
     launched = Launched()
-    launched.do(launched.settlement.fail(launched.request, BusyError("full", status=429), charged=False))
+    launched.do(launched.settlement.given_up(launched.request, BusyError("full", status=429)))
     assert launched.ledger.entries == [("released", 2)] and launched.counted == []
     assert launched.state == (0, 0, 0) and launched.driver.allocator.ask(9) == []
     drained = Launched(total=6)
     drained.driver.stops.drain()
-    drained.do(drained.settlement.fail(drained.request, None, charged=False))
+    drained.do(drained.settlement.given_up(drained.request, None))
     assert len(drained.driver.allocator.ask(9)) == 6  # a run that goes on asks again
 
 
@@ -125,7 +125,7 @@ def test_an_attempt_that_is_lost_is_charged_as_long_as_the_budget_pays_for_anoth
     answers = []
 
     async def lose():
-        answers.append(await launched.settlement.lose(launched.request, error))
+        answers.append(await launched.settlement.lost(launched.request, error))
 
     launched.do(lose(), lose(), lose())
     assert answers == [True, True, False] and launched.budget.spent == 4
@@ -136,8 +136,8 @@ def test_an_attempt_that_nobody_waits_for_is_charged_unless_the_server_refuses_a
     launched = Launched()
     if turned_away:
         launched.driver.stops.turn_away()
-    launched.settlement.abandon(launched.request)
-    assert launched.settlement.abandoned == (0 if turned_away else 2)
+    launched.settlement.abandoned(launched.request)
+    assert launched.settlement.traces_abandoned == (0 if turned_away else 2)
     assert launched.ledger.entries == [("released", 2) if turned_away else ("abandoned", 0)]
 
 
@@ -149,5 +149,5 @@ def test_traces_whose_reading_breaks_off_are_kept_at_what_they_cost(monkeypatch)
 
     monkeypatch.setattr(launched.settlement.reading, "read", fails)
     with pytest.raises(InputError):
-        launched.do(launched.settlement.receive(launched.request, completions("Answer: A", "?"), 0, 1.0))
-    assert launched.settlement.abandoned == 2 and launched.ledger.entries == [("abandoned", 2)]
+        launched.do(launched.settlement.delivered(launched.request, completions("Answer: A", "?"), 0, 1.0))
+    assert launched.settlement.traces_abandoned == 2 and launched.ledger.entries == [("abandoned", 2)]

@@ -214,7 +214,7 @@ class RunningStream:
             add_kept_words(error, self._stream, spent=self._stream.driver.allocator.budget.spent > 0)
             raise
         except asyncio.CancelledError:
-            lost = lost_words(self._stream.driver.settlement.abandoned)
+            lost = lost_words(self._stream.driver.settlement.traces_abandoned)
             say(f"Stopped at once: {lost}. {kept_words(self._stream)}")
             sys.exit(INTERRUPTED)
         self._print_summary()

@@ -8,7 +8,7 @@ A trace that costs more than was held for it is charged in full (the money is go
 over the total that went, and nothing more is granted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from pets.core.money import TRACES, Currency
@@ -127,20 +127,10 @@ class Budget:
 
     def to_plain(self) -> dict[str, Any]:
         """Plain data for :meth:`from_plain`."""
-        currency = self.currency
-        return {
-            "total": self.total,
-            "cap": self.cap,
-            "currency": [getattr(currency, name) for name in Currency.__slots__],
-            "window": None if self.window is None else [self.window.questions, self.window.amount],
-            "spent": self.spent,
-            "reserved": self.reserved,
-            "settled": self.settled,
-        }
+        return dict(zip(self.__slots__, astuple(self), strict=True))
 
     @classmethod
     def from_plain(cls, data: dict[str, Any]) -> "Budget":
         """The budget that :meth:`to_plain` described."""
         window = None if data["window"] is None else Window(*data["window"])
-        currency = Currency(*data["currency"])
-        return cls(data["total"], data["cap"], currency, window, data["spent"], data["reserved"], data["settled"])
+        return cls(**{**data, "currency": Currency(*data["currency"]), "window": window})

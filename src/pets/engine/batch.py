@@ -194,7 +194,7 @@ class BatchFetcher(Fetcher):
         endpoint = self._endpoint(request)
         outcome = await self.attempt(endpoint, request, receiver)
         if outcome is None:
-            await receiver.fail(request, None, charged=False)
+            await receiver.given_up(request, None)
             return []
         if isinstance(outcome, SamplerError):
             return await self._failed(request, outcome, receiver)
@@ -204,7 +204,7 @@ class BatchFetcher(Fetcher):
         """Have an attempt paid for; a job waits for all that are about to be."""
         self._opening += 1
         try:
-            return await receiver.open(request)
+            return await receiver.opened(request)
         finally:
             self._opening -= 1
 
@@ -219,7 +219,7 @@ class BatchFetcher(Fetcher):
     ) -> list[TraceRequest]:
         self._receiving += 1
         try:
-            await receiver.receive(request, completions, endpoint, request.seconds)
+            await receiver.delivered(request, completions, endpoint, request.seconds)
         finally:
             self._receiving -= 1
         if len(completions) == request.size:
@@ -232,23 +232,23 @@ class BatchFetcher(Fetcher):
         self.faults[error.reason if isinstance(error, NotExecutedError) else fault_name(error)] += 1
         LOGGER.info("%s: %s", request.question, error)
         if may_have_sampled(error):
-            await receiver.fail(request, error, charged=True)
+            await receiver.failed(request, error)
             return []
         if isinstance(error, RefusedError):
             if request.size == 1 or not self._leaves or isinstance(error, FieldsRefusedError):
                 return await self._handed_on(request, error, receiver)
-            await receiver.release(request, error)
+            await receiver.released(request, error)
             return list(request.split(-(-request.size // 2)))
         request.tries += 1
         if request.tries >= self._tries:
             return await self._handed_on(request, error, receiver)
-        await receiver.release(request, error)
+        await receiver.released(request, error)
         return [request]
 
     async def _handed_on(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> list[TraceRequest]:
         """What its model will not take goes to the next; given up where none is left, or nothing is handed in again."""
         if not self._leaves:
-            await receiver.fail(request, error, charged=False)
+            await receiver.given_up(request, error)
             return []
         return [request] if await self._declined(request, error, receiver) else []
 

@@ -84,8 +84,7 @@ class Endpoint:
         self._tokens = None if tpm is None else RateWindow(tpm)
         self._tokens_per_request = 1.0
         self._proven_n: dict[str, tuple[int, float]] = {}  # by sender, where more were refused; and until when
-        self._single_replies = 0  # requests for several that brought one, in a row
-        self._gave_several = False
+        self._single_replies: int | None = 0  # requests for several that brought one; None: one brought several
 
     def clone_for_model(self, max_n: int) -> "Endpoint":
         """The same server, under the same limits of requests and tokens, of which nothing is known yet."""
@@ -115,11 +114,10 @@ class Endpoint:
         """A reply was read."""
         self.answered, self.served, self.failures, self.rest_until = True, True, 0, 0.0
         self.latency_s += (LATENCY_WEIGHT if self.latency_s else 1.0) * (seconds - self.latency_s)
-        if requested < 2:
+        if requested < 2 or self._single_replies is None:
             return
-        self._gave_several = self._gave_several or received > 1
-        self._single_replies = 0 if received > 1 else self._single_replies + 1
-        if self._single_replies >= 2 and not self._gave_several:
+        self._single_replies = None if received > 1 else self._single_replies + 1
+        if self._single_replies == 2:
             self.max_n = 1
 
     def failed(self, now: float, *, unreachable: bool = False, retry_after: float | None = None) -> None:

@@ -137,27 +137,30 @@ class Outage:
 
 
 class Receiver(Protocol):
-    """Who pays for a request and takes what comes; see :class:`~pets.engine.driver.Driver`."""
+    """Who pays for a request and takes what comes; see :class:`~pets.engine.settlement.Settlement`."""
 
-    async def open(self, request: TraceRequest) -> bool:
+    async def opened(self, request: TraceRequest) -> bool:
         """Reserve an attempt, durably, before it is sent; False where it cannot be paid for."""
 
-    async def receive(
+    async def delivered(
         self, request: TraceRequest, completions: Sequence[Completion], endpoint: int, seconds: float
     ) -> None:
         """Traces that came back for the first launches of the request."""
 
-    async def release(self, request: TraceRequest, error: SamplerError) -> None:
+    async def released(self, request: TraceRequest, error: SamplerError) -> None:
         """An attempt that was not sampled: nothing is charged, and it will be tried again."""
 
-    async def lose(self, request: TraceRequest, error: SamplerError) -> bool:
-        """An attempt that may have been sampled: charged. Whether the budget pays for another one."""
+    async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
+        """An attempt that may have been sampled: charged, if the budget pays for another one, which the value says."""
 
-    async def fail(self, request: TraceRequest, error: SamplerError | None, *, charged: bool) -> None:
-        """The launches are given up; ``charged`` where the last attempt may have been sampled."""
+    async def failed(self, request: TraceRequest, error: SamplerError) -> None:
+        """The last attempt may have been sampled: charged, and its launches are given up."""
 
-    def abandon(self, request: TraceRequest) -> None:
-        """Nobody waits any more for an attempt that is out: charged."""
+    async def given_up(self, request: TraceRequest, error: SamplerError | None) -> None:
+        """Launches are given up, of which the last attempt was not sampled or never sent."""
+
+    def abandoned(self, request: TraceRequest) -> None:
+        """Nobody waits any more for an attempt in flight: charged."""
 
 
 class Fetcher:
@@ -297,19 +300,19 @@ class Fetcher:
         while True:
             pool = self.pool_for(request.prompt)
             if (refusal := self.refusal(pool)) is not None:
-                return await receiver.fail(request, reason or refusal, charged=False)
+                return await receiver.given_up(request, reason or refusal)
             endpoint = None if self._draining else pool.pick_now(request.turn, request.attempt, last, clock())
             if endpoint is None:  # none may be asked now
                 endpoint = await self._unless_drained(pool.pick(request.turn, request.attempt, last))
             if endpoint is None:
-                return await receiver.fail(request, reason or BusyError(DRAINED), charged=False)
+                return await receiver.given_up(request, reason or BusyError(DRAINED))
             if request.size > (max_n := endpoint.max_n_for(request.prompt.sender, clock())):
                 return await self._fetch_parts(request, max_n, receiver)
             begun = clock()
             outcome = await self.attempt(endpoint, request, receiver)
             if outcome is None:
                 if request.size == 1:
-                    return await receiver.fail(request, None, charged=False)
+                    return await receiver.given_up(request, None)
                 return await self._fetch_parts(request, 1, receiver)
             if not isinstance(outcome, SamplerError):
                 seconds = request.seconds
@@ -317,13 +320,13 @@ class Fetcher:
                 self._learn(endpoint, request, len(outcome), seconds)
                 self._note_substitute(endpoint, request, len(outcome), reason)
                 if len(outcome) == request.size:
-                    return await receiver.receive(request, outcome, endpoint.number, seconds)
+                    return await receiver.delivered(request, outcome, endpoint.number, seconds)
                 self.faults["fewer choices"] += 1
                 rest = request.part(len(outcome), request.size - len(outcome))
                 rest.tries = 0  # the server is well
                 async with asyncio.TaskGroup() as group:  # what came may be held until the rest is there
                     group.create_task(self._attempts(rest, receiver))
-                    await receiver.receive(request, outcome, endpoint.number, seconds)  # no task: one may never begin
+                    await receiver.delivered(request, outcome, endpoint.number, seconds)  # no task: one may never begin
                 return None
             reason = outcome
             self.faults[fault_name(outcome)] += 1
@@ -386,7 +389,7 @@ class Fetcher:
             return error
         except BaseException:  # cancelled, or an error that ends the run
             if out and receiver is not None:
-                receiver.abandon(request)
+                receiver.abandoned(request)
             raise
         finally:
             request.seconds = max(0.0, clock() - sent)
@@ -394,7 +397,7 @@ class Fetcher:
 
     async def _open(self, request: TraceRequest, receiver: Receiver) -> bool:
         """Have an attempt paid for."""
-        return await receiver.open(request)
+        return await receiver.opened(request)
 
     async def _fetch_parts(self, request: TraceRequest, size: int, receiver: Receiver) -> None:
         async with asyncio.TaskGroup() as group:
@@ -434,13 +437,13 @@ class Fetcher:
         """
         endpoint.answered = True
         if error.status in FATAL_STATUSES:
-            await receiver.release(request, error)
+            await receiver.released(request, error)
             if not self.pool_for(request.prompt).stand_down(endpoint, asyncio.get_running_loop().time()):
                 raise error
             return True
         if request.size == 1:
             return await self._declined(request, error, receiver)
-        await receiver.release(request, error)
+        await receiver.released(request, error)
         request.refused_n = request.size
         await self._fetch_parts(request, -(-request.size // 2), receiver)
         return False
@@ -452,15 +455,15 @@ class Fetcher:
         if self.failed(self.pool_for(request.prompt), error, request.seconds, request.size):
             request.tries += 1
             enough = request.tries >= self._tries or request.lost + 1 >= self._tries
-            if enough or not await receiver.lose(request, error):
-                await receiver.fail(request, error, charged=True)
+            if enough or not await receiver.lost(request, error):
+                await receiver.failed(request, error)
                 return False
             request.lost += 1
             return True
         waited = asyncio.get_running_loop().time() - waiting_since
         exhausted = self._patience_s is not None and waited > self._patience_s
         if isinstance(error, UnreachableError):
-            await receiver.release(request, error)
+            await receiver.released(request, error)
             self._check_outage(error, request)
             return True
         self._outage_since = self.outage = None
@@ -472,16 +475,16 @@ class Fetcher:
             request.tries += 1
         if request.tries >= self._tries or exhausted:
             return await self._declined(request, error, receiver)
-        await receiver.release(request, error)
+        await receiver.released(request, error)
         return True
 
     async def _declined(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> bool:
         """The model will not take a request, and nothing was paid: whether another one can; else it is given up."""
         if not self.pool.takers(request.turn, request.attempt + 1):
-            await receiver.fail(request, error, charged=False)
+            await receiver.given_up(request, error)
             return False
         request.attempt, request.tries = request.attempt + 1, 0
-        await receiver.release(request, error)
+        await receiver.released(request, error)
         return True
 
     def _check_outage(self, error: UnreachableError, request: TraceRequest) -> None:

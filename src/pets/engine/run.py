@@ -357,7 +357,7 @@ class Engine(LiveRun):
     @property
     def traces_abandoned(self) -> int:
         """Traces that were in flight when the run was broken off: charged."""
-        return 0 if self._driver is None else self._driver.settlement.abandoned
+        return 0 if self._driver is None else self._driver.settlement.traces_abandoned
 
     def watch_jobs(self, on_job: Callable[[BatchJob], None]) -> None:
         """Hear of every batch job that is handed in."""

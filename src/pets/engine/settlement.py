@@ -19,6 +19,7 @@ from pets.store import StoredTrace
 from pets.types import Launch, Trace, Usage
 
 NOTHING = Usage()
+GIVEN_UP = "trace given up after its last try"  # a fault's name
 
 
 class Settlement:
@@ -38,7 +39,7 @@ class Settlement:
         confidence: str | None = None,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
     ) -> None:
-        self.abandoned = 0
+        self.traces_abandoned = 0
         """Traces that were in flight, or not read yet, when the run was broken off: charged."""
         self.reading, self.costs = reading, costs
         self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
@@ -57,8 +58,8 @@ class Settlement:
             launches.append((launched[0], self.costs.reserve(launched[0].question)))
         return launches
 
-    async def open(self, request: TraceRequest) -> bool:
-        """As :meth:`~pets.engine.fetch.Receiver.open`."""
+    async def opened(self, request: TraceRequest) -> bool:
+        """As :meth:`~pets.engine.fetch.Receiver.opened`."""
         try:
             await self._ledger.opened(request)
         except BudgetError as error:
@@ -68,10 +69,10 @@ class Settlement:
 
     # -- when it is back ------------------------------------------------------------------------------------------
 
-    async def receive(
+    async def delivered(
         self, request: TraceRequest, completions: Sequence[Completion], endpoint: int, seconds: float
     ) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.receive`: read, written down, then told."""
+        """As :meth:`~pets.engine.fetch.Receiver.delivered`: read, written down, then told."""
         question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
         if len(completions) < request.size:
@@ -79,7 +80,7 @@ class Settlement:
         try:
             forms = await self.reading.read(question, completions)
         except BaseException:  # paid for, and no vote
-            self.abandoned += len(completions)
+            self.traces_abandoned += len(completions)
             self._ledger.abandoned(
                 request, self._stored(request, completions, [None] * len(completions), endpoint, seconds)
             )
@@ -99,15 +100,15 @@ class Settlement:
             self._faults["no log-probabilities"] += 1
         self._wake()
 
-    async def release(self, request: TraceRequest, error: SamplerError) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.release`."""
+    async def released(self, request: TraceRequest, error: SamplerError) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.released`."""
         self._arrivals.failed(request.owner, error)
         if error.status in FATAL_STATUSES:
             self._arrivals.turned_away()
         self._ledger.released(request)
 
-    async def lose(self, request: TraceRequest, error: SamplerError) -> bool:
-        """As :meth:`~pets.engine.fetch.Receiver.lose`."""
+    async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
+        """As :meth:`~pets.engine.fetch.Receiver.lost`."""
         self._arrivals.failed(request.owner, error)
         lost = self._attempt(request)
         if request.question in self._questions.by_id and not self._allocator.charge(lost):
@@ -117,49 +118,40 @@ class Settlement:
         self._ledger.lost(request, lost[0])
         return True
 
-    async def fail(self, request: TraceRequest, error: SamplerError | None, *, charged: bool) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.fail`: what was charged casts no vote, what was not is given back."""
+    async def failed(self, request: TraceRequest, error: SamplerError) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.failed`: what was charged casts no vote."""
+        self._arrivals.failed(request.owner, error)
+        self._faults[GIVEN_UP] += request.size
+        lost, attempt = self._lost_before(request), self._attempt(request)[0]
+        self._ledger.lost(request, attempt)
+        traces = self._failed_traces(request, error, attempt, request.lost)
+        await self._ledger.given_up(traces)
+        for trace, hold in zip(traces, request.holds, strict=True):
+            self._tell(request.owner, trace, hold, lost)
+        self._wake()
+
+    async def given_up(self, request: TraceRequest, error: SamplerError | None) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.given_up`: what was not charged is given back."""
         question: OpenQuestion = request.owner
         if error is not None:
             self._arrivals.failed(question, error)
-        if charged or not self._stops.may_resume:  # else a run that goes on asks again
-            self._faults["trace given up after its last try"] += request.size
-        lost, attempt = self._lost_before(request), self._attempt(request)
-        if charged:
-            self._ledger.lost(request, attempt[0])
-        else:
-            self._ledger.released(request)
-        traces = []
-        if charged or request.lost:
-            traces = [
-                StoredTrace(
-                    request.question,
-                    own.number,
-                    tokens=lost.tokens + charged * own.tokens,
-                    prompt_tokens=lost.prompt_tokens + charged * own.prompt_tokens,
-                    error=str(error),
-                    tries=max(1, request.tries),
-                    wasted=request.lost if charged else request.lost - 1,
-                    model=0 if error is None else error.model,
-                )
-                for own in attempt
-            ]
+        if not self._stops.may_resume:  # else a run that goes on asks again
+            self._faults[GIVEN_UP] += request.size
+        self._ledger.released(request)
+        traces = self._failed_traces(request, error, NOTHING, request.lost - 1) if request.lost else []
+        if traces:
             await self._ledger.given_up(traces)
-        if charged:
-            for trace, hold in zip(traces, request.holds, strict=True):
-                self._tell(question, trace, hold, lost)
-        else:
-            self._give_up(question, request, traces)
-            if isinstance(error, RefusedError):
-                self._arrivals.refused(question, error)
+        self._give_up(question, request, traces)
+        if isinstance(error, RefusedError):
+            self._arrivals.refused(question, error)
         self._wake()
 
-    def abandon(self, request: TraceRequest) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.abandon`."""
+    def abandoned(self, request: TraceRequest) -> None:
+        """As :meth:`~pets.engine.fetch.Receiver.abandoned`."""
         if self._stops.turned_away:
             self._ledger.released(request)
         else:
-            self.abandoned += request.size
+            self.traces_abandoned += request.size
             self._ledger.abandoned(request, ())
             self._arrivals.charge_abandoned(request.owner, self._attempt(request))
 
@@ -194,6 +186,24 @@ class Settlement:
                 cost=_own_cost(completion, lost),
             )
             for number, (completion, form) in enumerate(zip(completions, forms, strict=True), request.first)
+        ]
+
+    def _failed_traces(
+        self, request: TraceRequest, error: SamplerError | None, usage: Usage, wasted: int
+    ) -> list[StoredTrace]:
+        """The launches as traces without an answer, at ``usage`` and what was lost before it."""
+        lost = self._lost_before(request)
+        return [
+            StoredTrace(
+                *launch,
+                tokens=lost.tokens + usage.tokens,
+                prompt_tokens=lost.prompt_tokens + usage.prompt_tokens,
+                error=str(error),
+                tries=max(1, request.tries),
+                wasted=wasted,
+                model=0 if error is None else error.model,
+            )
+            for launch in request.launches
         ]
 
     def _tell(self, question: OpenQuestion, trace: StoredTrace, hold: int, lost: Usage) -> None:
