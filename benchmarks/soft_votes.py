@@ -39,7 +39,8 @@ from pets.lab.metrics import RisingCurve
 from pets.policies.okg import OKG
 from pets.pools import load
 from pets.prompts import Completion, Prompt, is_cut
-from pets.questions.starter import SAMPLING, starter
+from pets.questions.sets import STARTER_SAMPLING as SAMPLING
+from pets.questions.sets import starter
 from pets.samplers import Seeds
 from pets.samplers.local import LocalSampler
 from pets.types import Question, SoftVote, Trace
@@ -225,7 +226,10 @@ async def record(path: Path) -> None:
     """Record both forms with the local model."""
     facts = [(place, problem) for place, problem in enumerate(starter().problems) if problem.answer_type == "text"]
     shots = "".join(f"Question: {question}\nAnswer: {gold}\n\n" for question, gold in SHOTS.items())
-    forms = (("worked", "", replace(SAMPLING, max_tokens=2)), ("word", shots, replace(SAMPLING, max_tokens=8)))
+    forms = (
+        ("worked", "", replace(SAMPLING, max_tokens=2)),
+        ("word", shots, replace(SAMPLING, max_tokens=8)),
+    )
     answers = {question.id: question.answers for question in load("starter").questions}
     seeds = Seeds(0)
     async with LocalSampler(slots=32, context=384, threads=1) as sampler:

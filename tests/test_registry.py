@@ -57,7 +57,7 @@ def test_options_take_their_fields_types():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("nope", "there is no policy 'nope'. Policies: asc,"),
+        ("nope", "there is no policy 'nope'. Known: asc,"),
         ("", "there is no policy ''"),
         ("okg:prior=x", "prior='x' is not a float or learned. Options of okg: prior=learned, unseen=1"),
         ("okg:alpha=1", "no option 'alpha=1'. Options of okg"),
@@ -87,7 +87,7 @@ def test_a_sampler_is_made_from_the_plain_arguments_of_its_constructor():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("nope", "there is no sampler 'nope'. Samplers: local, openai"),
+        ("nope", "there is no sampler 'nope'. Known: local, openai"),
         ("openai:model=m", "openai: url is missing. Options of openai: url, model, "),
         ("openai:url=u,model=m,dialect=french", "dialect is one of openai, vllm, llama.cpp"),
         ("openai:url=u,model=m,headers=x", "headers='x' is not"),

@@ -128,18 +128,18 @@ class Pattern:
         # Of most patterns nothing matches: a short text is searched without more ado.
         subject = None if len(text) <= MAX_UNCACHED_CHARS and text.isascii() else _subject(text)
         data = text.encode() if subject is None else subject.data
-        place, size = subject.bytes(start) if subject and start else start, len(data)
-        while place <= size:
-            begin = _previous(data, place) if place and self._marks[0] else place  # it is looked at
+        index, size = subject.bytes(start) if subject and start else start, len(data)
+        while index <= size:
+            begin = _previous(data, index) if index and self._marks[0] else index  # it is looked at
             spans = self._matched(UNANCHORED, data, begin, size)
-            if spans[0][0] >= 0 and begin < place and self._unmarked(spans)[0][0] < place:
-                spans = self._matched(UNANCHORED, data, place, size)
+            if spans[0][0] >= 0 and begin < index and self._unmarked(spans)[0][0] < index:
+                spans = self._matched(UNANCHORED, data, index, size)
             if spans[0][0] < 0:
                 return
             spans = self._unmarked(spans)
             yield Match(text, spans) if subject is None else subject.match(spans)
             start, end = spans[0]
-            place = end if end > start else _next(data, end)
+            index = end if end > start else _next(data, end)
 
     def findall(self, text: str) -> list[Any]:
         """The matches' texts, or their groups' where there are groups: "" of one that took no part."""
@@ -151,30 +151,30 @@ class Pattern:
 
     def split(self, text: str, maxsplit: int = -1) -> list[str]:
         """The texts between the matches, ``maxsplit + 1`` at most; what groups match is dropped."""
-        pieces, place = list[str](), 0
+        pieces, index = list[str](), 0
         for match in self.finditer(text):
-            pieces.append(text[place : match.start()])
-            place = match.end()
+            pieces.append(text[index : match.start()])
+            index = match.end()
             if len(pieces) == maxsplit:
                 break
-        return [*pieces, text[place:]]
+        return [*pieces, text[index:]]
 
     def sub(self, replacement: str | Callable[[Match], str], text: str, count: int = 0) -> str:
         r"""The text with its matches replaced, the first ``count`` or all; ``\1`` is a group, ``\\`` a backslash."""
         if self._needs not in text:
             return text
-        pieces, place = list[str](), 0
+        pieces, index = list[str](), 0
         for number, match in enumerate(self.finditer(text), 1):
-            pieces.append(text[place : match.start()])
+            pieces.append(text[index : match.start()])
             if isinstance(replacement, str):
                 template = _template(replacement)
                 pieces += [(match[part] or "") if isinstance(part, int) else part for part in template]
             else:
                 pieces.append(replacement(match))
-            place = match.end()
+            index = match.end()
             if number == count:
                 break
-        return "".join([*pieces, text[place:]]) if pieces else text
+        return "".join([*pieces, text[index:]]) if pieces else text
 
     @cached_property
     def _regexp(self) -> Any:
@@ -228,43 +228,43 @@ class _Subject:
             spans = [(-1, -1) if start < 0 else (self._character(start), self._character(end)) for start, end in spans]
         return Match(self._text, spans)
 
-    def bytes(self, place: int) -> int:
+    def bytes(self, index: int) -> int:
         """The byte at which a character starts."""
         if self._ascii:
-            return place
+            return index
         at_byte, at_character = self._cursor
-        if place >= at_character:
-            at_byte += _size(self._text[at_character:place])
+        if index >= at_character:
+            at_byte += _size(self._text[at_character:index])
         else:
-            at_byte -= _size(self._text[place:at_character])
-        self._cursor = at_byte, min(place, len(self._text))
+            at_byte -= _size(self._text[index:at_character])
+        self._cursor = at_byte, min(index, len(self._text))
         return at_byte
 
-    def _character(self, place: int) -> int:
+    def _character(self, index: int) -> int:
         """The character that starts at a byte."""
         at_byte, at_character = self._cursor
-        if place >= at_byte:
-            at_character += len(self.data[at_byte:place].decode())
+        if index >= at_byte:
+            at_character += len(self.data[at_byte:index].decode())
         else:
-            at_character -= len(self.data[place:at_byte].decode())
-        self._cursor = place, at_character
+            at_character -= len(self.data[index:at_byte].decode())
+        self._cursor = index, at_character
         return at_character
 
 
-def _next(data: bytes, place: int) -> int:
+def _next(data: bytes, index: int) -> int:
     """Where the next character starts; beyond the end there is a last one."""
-    place += 1
-    while place < len(data) and data[place] & 0xC0 == 0x80:
-        place += 1
-    return place
+    index += 1
+    while index < len(data) and data[index] & 0xC0 == 0x80:
+        index += 1
+    return index
 
 
-def _previous(data: bytes, place: int) -> int:
+def _previous(data: bytes, index: int) -> int:
     """Where the character before starts."""
-    place -= 1
-    while data[place] & 0xC0 == 0x80:
-        place -= 1
-    return place
+    index -= 1
+    while data[index] & 0xC0 == 0x80:
+        index -= 1
+    return index
 
 
 def _size(text: str) -> int:
@@ -302,9 +302,9 @@ def _translated(pattern: str) -> str:
     '(?P<s0>)[\\p{Nd}][\\p{Nd}.\\]]\\\\d[^\\p{Nd}](?P<e10>)'
     """
     parts, in_class = list[str](), False
-    place = 0
-    while place < len(pattern):
-        piece = pattern[place : place + (2 if pattern[place] == "\\" else 1)]
+    index = 0
+    while index < len(pattern):
+        piece = pattern[index : index + (2 if pattern[index] == "\\" else 1)]
         letters = CLASSES.get(piece[1:].lower())
         if piece[0] == "\\" and letters is not None:
             negated = piece[1].isupper()
@@ -318,5 +318,5 @@ def _translated(pattern: str) -> str:
                 in_class = True
             elif piece == "]":
                 in_class = False
-        place += len(piece)
+        index += len(piece)
     return "".join(parts)

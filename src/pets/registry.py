@@ -65,9 +65,7 @@ class Catalog(dict[str, type[Base]]):
             raise SpecError(f"the {self.noun} {name!r} cannot be loaded: {self.broken[name]}.")
         if name not in self:
             broken = f" Broken plugins: {', '.join(sorted(self.broken))}." if self.broken else ""
-            raise SpecError(
-                f"there is no {self.noun} {name!r}. {_plural(self.noun)}: {', '.join(sorted(self))}.{broken}"
-            )
+            raise SpecError(f"there is no {self.noun} {name!r}. Known: {', '.join(sorted(self))}.{broken}")
         options = self._options[name]
         values: dict[str, Any] = {}
         whole = _whole_option(self[name])
@@ -108,7 +106,8 @@ class Catalog(dict[str, type[Base]]):
         if isinstance(cls, type) and issubclass(cls, self.base) and not inspect.isabstract(cls):
             self[entry.name], self._options[entry.name] = cls, options
         else:
-            self.broken[entry.name] = f"{_origin(entry)}: {entry.value} is no class that subclasses {_path(self.base)}"
+            base = f"{self.base.__module__}.{self.base.__qualname__}"
+            self.broken[entry.name] = f"{_origin(entry)}: {entry.value} is no class that subclasses {base}"
 
 
 @cache
@@ -211,9 +210,9 @@ def spec_of(value: Policy | AnswerType) -> str | None:
         text = getattr(value, whole)
         return f"{name}:{text}" if text else name
     settings = [
-        f"{key}={_text(getattr(value, key))}"
+        f"{key}={str(setting).lower() if isinstance(setting, bool) else setting}"
         for key, option in _options(type(value)).items()
-        if _is_plain(option.annotation) and getattr(value, key) != option.default
+        if _is_plain(option.annotation) and (setting := getattr(value, key)) != option.default
     ]
     spec = f"{name}:{','.join(settings)}" if settings else name
     try:
@@ -242,9 +241,7 @@ def _whole_option(cls: type) -> str:
 
 
 def _can_make(cls: type) -> bool:
-    return all(
-        option.default is not Parameter.empty or _is_plain(option.annotation) for option in _options(cls).values()
-    )
+    return all(o.default is not Parameter.empty or _is_plain(o.annotation) for o in _options(cls).values())
 
 
 def _options(cls: type) -> Mapping[str, Parameter]:
@@ -294,10 +291,6 @@ def _value(name: str, option: Parameter, text: str, options: Mapping[str, Parame
     raise SpecError(f"{name}: {option.name}={text!r} is not {article} {wanted}. {_listing(name, options)}")
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _listing(name: str, options: Mapping[str, Parameter]) -> str:
     """The options that a spec can set, with their defaults."""
     listed = ", ".join(
@@ -308,13 +301,5 @@ def _listing(name: str, options: Mapping[str, Parameter]) -> str:
     return f"Options of {name}: {listed}." if listed else f"{name} has no options."
 
 
-def _plural(noun: str) -> str:
-    return (f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s").capitalize()
-
-
 def _origin(entry: EntryPoint) -> str:
     return f"package {entry.dist.name!r}" if entry.dist is not None else f"entry point {entry.value!r}"
-
-
-def _path(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"

@@ -32,7 +32,7 @@ QUESTIONS = tuple(Question(f"q{i}", options=4 if i % 2 else None) for i in range
 
 Relabel = Callable[[str], str]
 
-MEAN, CAP = 9, 20
+MEAN_TRACES, MAX_TRACES = 9, 20
 
 
 def check_policy(policy: Policy, *, seed: int = 0) -> None:
@@ -57,7 +57,7 @@ def check_is_plain(policy: Policy | AnswerType) -> None:
 
 def check_is_pure(policy: Policy) -> None:
     """The same tally and view give the same value, whatever was asked in between; labels do not matter."""
-    view = View(budget_left=90, questions_left=10, cap=CAP, coin=0.4, stops=(4, 8, 4))
+    view = View(budget_left=90, questions_left=10, cap=MAX_TRACES, coin=0.4, stops=(4, 8, 4))
     paths: list[list[str | None]] = [
         ["A"] * 4,
         ["A", "B", None, "A"],
@@ -83,7 +83,7 @@ def run(policy: Policy, seed: int, *, relabel: Relabel = str) -> list[Launch]:
     """Spend a small budget on synthetic questions, up to 5 traces in flight, returned in random order."""
     rng = np.random.default_rng(seed)
     theta = {question.id: rng.dirichlet([0.6] * 4) for question in QUESTIONS}
-    allocator = Allocator(policy, Budget(MEAN * len(QUESTIONS), cap=CAP), QUESTIONS, seed=seed)
+    allocator = Allocator(policy, Budget(MEAN_TRACES * len(QUESTIONS), cap=MAX_TRACES), QUESTIONS, seed=seed)
     launches: list[Launch] = []
     flying: list[Launch] = []
     while True:
@@ -104,7 +104,7 @@ def _check_limits(allocator: Allocator) -> None:
     assert budget.spent + budget.reserved <= budget.total, f"over budget: {budget}"
     for question in QUESTIONS:
         launched = allocator.tally(question.id).launched
-        assert launched <= CAP, f"{launched} traces for {question.id}, the cap is {CAP}"
+        assert launched <= MAX_TRACES, f"{launched} traces for {question.id}, the cap is {MAX_TRACES}"
 
 
 def _value(policy: Policy, path: list[str | None], view: View, relabel: Relabel) -> float:

@@ -64,7 +64,7 @@ def test_specs():
     [
         (
             "nope",
-            "there is no answer type 'nope'. Answer types: auto, choice, json, judge, math, number, python, ",
+            "there is no answer type 'nope'. Known: auto, choice, json, judge, math, number, python, ",
         ),
         ("choice:options=x", "options='x' is not an int. Options of choice: options=None, digits=None."),
         ("choice:options=30", "1 to 26 options"),

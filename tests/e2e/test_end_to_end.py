@@ -9,7 +9,7 @@ import pytest
 
 from pets.mock import DistributionAnswers, MockModel, running
 from pets.pools import load
-from pets.questions.starter import starter
+from pets.questions.sets import starter
 from pets.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -5,6 +5,7 @@ import io
 import json
 import sys
 import types
+from collections import Counter
 
 import pyarrow
 import pyarrow.parquet
@@ -16,6 +17,7 @@ from pets.questions.sets import BENCHMARKS
 from pets.registry import make_answer_type
 from pets.samplers import Prompt
 
+STARTER = question_set("starter").problems
 BOXED = "within \\boxed{}."
 ARENA = [
     {"problem_idx": 1, "answer": "\\frac{1}{2}", "problem_type": ["Algebra", "Geometry"], "problem": "Halve $1$."},
@@ -242,3 +244,38 @@ def test_a_file_that_is_named_like_a_set_needs_its_path_only_where_fields_are_gi
     (tmp_path / "starter").write_text(json.dumps({"id": "a", "body": "2 + 2?", "answer": 4}))
     assert find_questions("starter", {"question": "body"}).problems == OF_ONE_QUESTION
     assert len(find_questions("starter").problems) == 300
+
+
+def test_about_300_questions_of_every_level_with_ids_of_their_own():
+    levels = Counter(problem.level for problem in STARTER)
+    assert 250 <= len(STARTER) <= 350
+    assert min(levels.values()) >= 15 and len(levels) == 6
+    assert len({problem.id for problem in STARTER}) == len({problem.prompt for problem in STARTER}) == len(STARTER)
+
+
+def test_every_gold_is_right_and_canonical_up_to_case():
+    for problem in STARTER:
+        kind, *operands = problem.id.split("-")
+        if kind != "fact":
+            a, b = map(int, operands)
+            assert problem.gold == str({"sum": a + b, "difference": a - b, "product": a * b}[kind])
+            assert f"{a} {'+-x'[['sum', 'difference', 'product'].index(kind)]} {b}?" in problem.prompt.content
+        assert make_answer_type(problem.answer_type).canonical(problem.gold) == problem.gold.lower(), problem.id
+
+
+def test_no_question_is_among_its_own_examples():
+    for problem in STARTER:
+        *shots, asked = problem.prompt.content.split("Question: ")[1:]
+        assert asked.endswith("\nAnswer:") and not any(shot.startswith(asked) for shot in shots)
+
+
+def test_every_example_is_read_as_its_own_answer():
+    for problem in STARTER:
+        *shots, _ = problem.prompt.content.split("Question: ")[1:]
+        read = make_answer_type(problem.answer_type).extract
+        assert all(read(shot.split("Answer:")[1]) is not None for shot in shots)
+
+
+def test_any_first_part_mixes_the_levels():
+    first = Counter(problem.level for problem in STARTER[:60])
+    assert len(first) == 6 and max(first.values()) <= 40

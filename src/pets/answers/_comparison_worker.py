@@ -35,10 +35,10 @@ try:
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
-DIGITS = 300
+VALUE_DIGITS = 300
 MAX_MEMORY_BYTES = 4 << 30
 PR_SET_PDEATHSIG = 1
-POINTS = 3  # at which formulas with symbols are evaluated
+EVALUATION_POINTS = 3  # at which formulas with symbols are evaluated
 OUT_OF_TIME = [getattr(signal, name) for name in ("SIGPROF", "SIGXCPU") if hasattr(signal, name)]
 
 
@@ -153,7 +153,7 @@ def _structure(item: Any) -> str:
         return _relation(item)
     if item in (sympy.oo, -sympy.oo, sympy.S.EmptySet):
         return str(item)
-    values = [_value(item, point) for point in range(POINTS if item.free_symbols else 1)]
+    values = [_value(item, point) for point in range(EVALUATION_POINTS if item.free_symbols else 1)]
     return str(values if len(set(values)) > 1 else values[0])  # sin^2+cos^2 is a constant
 
 
@@ -166,16 +166,17 @@ def _relation(relation: Any) -> str:
     if not first.is_real or first.evalf() == 0:
         raise ValueError(relation)
     scale = first if kind in ("==", "!=") else sympy.Abs(first)
-    return f"{kind}{[_value(difference / scale, point) for point in range(POINTS)]}"
+    return f"{kind}{[_value(difference / scale, point) for point in range(EVALUATION_POINTS)]}"
 
 
 def _value(expression: Any, point: int) -> str:
     """Real and imaginary part to 300 significant digits, the symbols replaced by fixed rationals."""
-    value = expression.subs(_points(expression, point)).doit().evalf(DIGITS + 20, maxn=DIGITS + 200, strict=True)
+    exact = expression.subs(_points(expression, point)).doit()
+    value = exact.evalf(VALUE_DIGITS + 20, maxn=VALUE_DIGITS + 200, strict=True)
     parts = value.as_real_imag()
     if not all(part.is_Number and part.is_finite for part in parts):
         raise ValueError(expression)
-    return str([str(sympy.Float(part, DIGITS)) if part != 0 else "0" for part in parts])
+    return str([str(sympy.Float(part, VALUE_DIGITS)) if part != 0 else "0" for part in parts])
 
 
 def _points(expression: Any, point: int) -> dict[Any, Any]:

@@ -141,7 +141,7 @@ def _option_count(question: str) -> int | None:
     """How many options a question lists, A, B and so on, on lines of their own or in brackets."""
     for pattern, fewest in ((OPTION_LINES, 2), (OPTIONS_IN_LINE, 3)):
         letters = [match[1] for match in pattern.finditer(question)]
-        begin = max((place for place, letter in enumerate(letters) if letter == "A"), default=len(letters))
+        begin = max((index for index, letter in enumerate(letters) if letter == "A"), default=len(letters))
         count = 0
         while begin + count < len(letters) and letters[begin + count] == chr(ord("A") + count):
             count += 1

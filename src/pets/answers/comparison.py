@@ -29,7 +29,7 @@ OUT_OF_TIME = ""
 CLOCK_PER_CPU = 5.0  # wall-clock seconds per second of processor time; beyond, the machine or the worker hangs
 LEAST_CLOCK_S = 2.0
 STARTUP_TIMEOUT_S = 60.0
-CACHED = 1 << 13  # replies; what is compared has at most 400 characters, so the caches stay within about 40 MB
+CACHED_REPLIES = 1 << 13  # replies; what is compared has at most 400 characters, so the caches stay within about 40 MB
 
 Process = subprocess.Popen[bytes]
 
@@ -179,13 +179,13 @@ def _charge(seconds: float) -> None:
     _THREAD.seconds = worker_seconds() + seconds
 
 
-@lru_cache(maxsize=CACHED)
+@lru_cache(maxsize=CACHED_REPLIES)
 def fingerprint(text: str, seconds: float) -> str | None:
     """A digest of the formula's structure and values; ``None`` if it does not parse, or ``OUT_OF_TIME``."""
     return _ask("fingerprint", text, seconds=seconds)
 
 
-@lru_cache(maxsize=CACHED)
+@lru_cache(maxsize=CACHED_REPLIES)
 def agree(first: str, second: str, seconds: float) -> str | None:
     """``"yes"`` if math-verify takes each for the other, else ``"no"``; ``None`` if neither, or ``OUT_OF_TIME``."""
     return _ask("agree", first, second, seconds=seconds)

@@ -166,14 +166,14 @@ def plain_lines(text: str) -> list[str]:
     """The lines that say something: no rules, no fences, no goodbyes, nothing after the answer's explanation begins."""
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if not RULE.fullmatch(line[:MAX_PASSAGE_CHARS])]
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if (
-            place
+            index
             and _begins(AFTERMATH, line)
-            and len(lines[place - 1]) < MAX_FIRST_CHARS
-            and lines[place - 1][-1] != ":"
+            and len(lines[index - 1]) < MAX_FIRST_CHARS
+            and lines[index - 1][-1] != ":"
         ):
-            lines = lines[:place]
+            lines = lines[:index]
             break
     while len(lines) > 1 and (_begins(PLEASANTRY, lines[-1]) or _begins(AFTERMATH, lines[-1])):
         lines.pop()
@@ -228,13 +228,13 @@ def _before_next_question(text: str) -> str:
 
 def _join_displays(text: str) -> str:
     """Display formulas on one line each."""
-    pieces, place, opening = [], 0, False
+    pieces, index, opening = [], 0, False
     for mark in DISPLAY.finditer(text):
-        piece = text[place : mark.end()]
+        piece = text[index : mark.end()]
         pieces.append(piece.replace("\n", " ") if opening else piece)
         opening = not opening if mark[0] == "$$" else mark[0] in (r"\[",) or mark[0].startswith(r"\begin")
-        place = mark.end()
-    return "".join(pieces) + text[place:]
+        index = mark.end()
+    return "".join(pieces) + text[index:]
 
 
 def _fold(text: str) -> str:
@@ -337,15 +337,15 @@ def _within(content: str) -> Iterator[tuple[Place, str]]:
 
 def _json_field(text: str) -> str | None:
     """The answer of the last JSON object that has one; ``""`` where it says that there is none."""
-    field, place = None, 0
+    field, index = None, 0
     decoder = json.JSONDecoder(parse_int=str, parse_float=str)
     for _ in range(MAX_JSON_STARTS):
-        start = OBJECT.search(text, place)
+        start = OBJECT.search(text, index)
         if start is None:
             break
-        place = start.end()
+        index = start.end()
         try:
-            item, place = decoder.raw_decode(text, start.start())
+            item, index = decoder.raw_decode(text, start.start())
         except (ValueError, RecursionError):
             continue
         answer = _answer_of(item, MAX_JSON_DEPTH)
@@ -415,10 +415,10 @@ def _statements(text: str) -> Iterator[tuple[Place, str]]:
             return
 
 
-def _covered(place: int, spans: list[tuple[int, int]]) -> bool:
+def _covered(index: int, spans: list[tuple[int, int]]) -> bool:
     """Whether it lies within one of the spans, which are in order."""
-    before = bisect_right(spans, (place, 0)) - 1
-    return before >= 0 and place < spans[before][1]
+    before = bisect_right(spans, (index, 0)) - 1
+    return before >= 0 and index < spans[before][1]
 
 
 def _announcements(text: str, folded: str) -> Iterator[tuple[int, int]]:
@@ -459,12 +459,12 @@ def _nouns(folded: str) -> Iterator[tuple[int, int]]:
 @lru_cache(maxsize=256)
 def _language(noun: str) -> int:
     """The place of a noun in the table of announcements."""
-    return next(place for place, nouns in enumerate(NOUNS) if nouns.fullmatch(noun))
+    return next(index for index, nouns in enumerate(NOUNS) if nouns.fullmatch(noun))
 
 
-def _word_starts(text: str, place: int) -> bool:
+def _word_starts(text: str, index: int) -> bool:
     """Whether a word begins there; in writing without blanks it always may."""
-    return not place or not (text[place - 1].isalnum() and text[place - 1] < "\u3000") or text[place] >= "\u3000"
+    return not index or not (text[index - 1].isalnum() and text[index - 1] < "\u3000") or text[index] >= "\u3000"
 
 
 def _rest(text: str, end: int) -> str:
@@ -476,9 +476,9 @@ def _rest(text: str, end: int) -> str:
     return text[start : len(text) if stop < 0 else stop].strip()[:MAX_PASSAGE_CHARS].strip()
 
 
-def _skip_lead(text: str, place: int) -> int:
-    lead = LEAD.match(text, place)
-    return lead.end() if lead else place
+def _skip_lead(text: str, index: int) -> int:
+    lead = LEAD.match(text, index)
+    return lead.end() if lead else index
 
 
 def _subject(text: str, folded: str, start: int) -> str:

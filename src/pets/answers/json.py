@@ -250,23 +250,23 @@ def _values(text: str) -> list[Any]:
 
 def _embedded(text: str) -> Iterator[Any]:
     """Objects and lists within prose, from left to right, as far as they can be found in linear time."""
-    work, place = MAX_SCANS * len(text) + RECURSION_CHARS, 0
-    while work > 0 and (opening := OPENING.search(text, place)):
-        place = opening.start()
-        if place > WINDOW_CHARS:  # an error counts the lines before it
-            text, place = text[place:], 0
+    work, index = MAX_SCANS * len(text) + RECURSION_CHARS, 0
+    while work > 0 and (opening := OPENING.search(text, index)):
+        index = opening.start()
+        if index > WINDOW_CHARS:  # an error counts the lines before it
+            text, index = text[index:], 0
         try:
-            value, end = DECODER.raw_decode(text, place)
+            value, end = DECODER.raw_decode(text, index)
         except json.JSONDecodeError as error:
             if error.pos >= len(text.rstrip()) or "Unterminated" in error.msg:
                 return  # it was cut: what it encloses is no value of its own
-            work -= error.pos - place
+            work -= error.pos - index
         except RecursionError:
             work -= RECURSION_CHARS
         except ValueError:  # a number that is none
-            work -= len(text) - place
+            work -= len(text) - index
         else:
             yield value
-            place = end
+            index = end
             continue
-        place += 1
+        index += 1

@@ -44,6 +44,7 @@ class Judge(AnswerType):
     files_may_name: ClassVar[bool] = False
     asks_model: ClassVar[bool] = True
     reads_at_once: ClassVar[bool] = True
+    instruction = Text.instruction
 
     model: str | None = None
     endpoint: str | None = None
@@ -52,11 +53,6 @@ class Judge(AnswerType):
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise InputError(f"a judge's reply has at least 1 token; got {self.max_tokens}.")
-
-    @property
-    def instruction(self) -> str:
-        """As of text."""
-        return Text().instruction
 
     @property
     def sampling(self) -> Sampling:

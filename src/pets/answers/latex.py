@@ -249,9 +249,9 @@ def _computed(text: str) -> bool:
 def _split_list(text: str) -> list[str]:
     """Split at the commas that stand outside brackets."""
     items, depth, start = [], 0, 0
-    for place, char in enumerate(text):
+    for index, char in enumerate(text):
         depth += (char in "([{") - (char in ")]}")
         if char == "," and depth == 0:
-            items.append(text[start:place])
-            start = place + 1
+            items.append(text[start:index])
+            start = index + 1
     return [*items, text[start:]]

@@ -62,6 +62,7 @@ class Math(AnswerType):
 
     operator_only: ClassVar[bool] = False
     reads_at_once: ClassVar[bool] = True
+    instruction = r"Put your final answer within \boxed{}."
 
     seconds: float = 1.0
 
@@ -69,11 +70,6 @@ class Math(AnswerType):
         if not 0 < self.seconds <= 3600:
             raise InputError(f"a comparison takes more than 0 and at most 3600 seconds; got {self.seconds}.")
         check_installed("math_verify", "math", "math-verify, which compares formulas,")  # before anything is paid
-
-    @property
-    def instruction(self) -> str:
-        """A box."""
-        return r"Put your final answer within \boxed{}."
 
     @property
     def question_seconds(self) -> float:
@@ -182,22 +178,22 @@ def _formulas(line: str) -> list[str]:
     >>> _formulas(r"$x$ or \(y\), but $$z$$ for $5")
     ['x,y', 'z']
     """
-    formulas, place, ended, last_end = list[str](), 0, set[Pattern](), -1
-    while opening := OPENING.search(line, place):
-        place = opening.end()
+    formulas, index, ended, last_end = list[str](), 0, set[Pattern](), -1
+    while opening := OPENING.search(line, index):
+        index = opening.end()
         dollars = opening[0][0] == "$"
         pattern = DOLLARS if dollars else CLOSING
         # A bracketed formula has a character at least; between dollars there is one anyway.
-        closing = None if pattern in ended else pattern.search(line, place + (not dollars))
+        closing = None if pattern in ended else pattern.search(line, index + (not dollars))
         if closing is None:
             ended.add(pattern)
             continue
-        formula = line[place : closing.start()]
+        formula = line[index : closing.start()]
         if formulas and JOINED.fullmatch(line[last_end : opening.start()]):
             formulas[-1] += f",{formula}"
         else:
             formulas.append(formula)
-        place = last_end = closing.end()
+        index = last_end = closing.end()
     return formulas
 
 

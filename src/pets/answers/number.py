@@ -29,11 +29,7 @@ class Number(AnswerType):
 
     operator_only: ClassVar[bool] = False
     reads_at_once: ClassVar[bool] = True
-
-    @property
-    def instruction(self) -> str:
-        """A number and nothing else."""
-        return 'End with "The answer is N.", where N is a number.'
+    instruction = 'End with "The answer is N.", where N is a number.'
 
     def canonical(self, answer: str) -> str | None:
         """The value after the last equals sign, if that is a number or a quantity."""

@@ -88,28 +88,28 @@ WORD_AFTER = Pattern(r" (\w+)")
 MEASURED = ("tall", "long", "wide", "high", "deep", "thick", "in")  # words after which "5 in" is still 5 inches
 
 
-def unit_at(text: str, place: int, *, letters: bool = True) -> tuple[str, int]:
-    """The unit that follows a number which ends at ``place``, and where the unit ends; "" where there is none.
+def unit_at(text: str, index: int, *, letters: bool = True) -> tuple[str, int]:
+    """The unit that follows a number which ends at ``index``, and where the unit ends; "" where there is none.
 
     ``letters=False`` takes a letter that is attached to the number for a variable.
 
     >>> unit_at("5 kilometres per hour", 1)
     ('km/h', 21)
     """
-    if place == len(text):
-        return "", place
-    if degree := DEGREE.match(text, place):
+    if index == len(text):
+        return "", index
+    if degree := DEGREE.match(text, index):
         end = degree.end() + text.startswith(" ", degree.end())
         scale, after = text[end : end + 1], text[end + 1 : end + 2]
         named = scale in ("C", "F") and not (after.isascii() and after.isalpha())
         return "°" + scale * named, end + named
-    head = UNIT.match(text, place)
+    head = UNIT.match(text, index)
     if head is None:
-        return "", place
+        return "", index
     square, name = head.groups()
     alone = len(name) == 1 and name.isalpha()
-    if alone and ((not letters and text[place] != " ") or (name.islower() and name not in UNIT_NAMES)):
-        return "", place
+    if alone and ((not letters and text[index] != " ") or (name.islower() and name not in UNIT_NAMES)):
+        return "", index
     unit, end = _symbol(name), head.end() + text.startswith(". ", head.end())
     if power := POWER.match(text, end):
         end = power.end()
@@ -120,7 +120,7 @@ def unit_at(text: str, place: int, *, letters: bool = True) -> tuple[str, int]:
         if power := BELOW_POWER.match(text, end):
             unit, end = f"{unit}^{power[1]}", power.end()
     if not _symbol(name) or (name in ("in", "a", "an", "d", "as") and _is_prose(text, end)):
-        return "", place
+        return "", index
     return unit, end
 
 
@@ -235,7 +235,7 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
         value, end = value * 10 ** {"m": 6, "b": 9}[small[1]], small.end()
     elif dozen := DOZEN.match(text, end):
         value, end = value * 12, dozen.end()
-    if max(abs(value.numerator), value.denominator) >= rational.END:
+    if max(abs(value.numerator), value.denominator) >= rational.FIRST_TOO_LARGE:
         return None
     unit, unit_end = unit_at(text, end, letters=letters)
     if currency:
@@ -247,9 +247,9 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
     return Quantity(value, unit, start, end) if _ends(text, end) else None
 
 
-def _ends(text: str, place: int) -> bool:
+def _ends(text: str, index: int) -> bool:
     """Whether a number may end there: nothing is attached to it."""
-    after = text[place : place + 2]
+    after = text[index : index + 2]
     if not after:
         return True
     if after[0].isalnum() or after[0] in "_^\\{+":
@@ -358,27 +358,27 @@ CLAUSE = Pattern(
 
 def quantities(text: str) -> list[Quantity]:
     """The quantities of a plain text, from left to right: those in figures, or, where there are none, in words."""
-    numbers, place = list[Quantity](), 0
-    while start := NUMBER_START.search(text, place):
+    numbers, index = list[Quantity](), 0
+    while start := NUMBER_START.search(text, index):
         begin = start.start() + (len(start[0]) - len(start[0].lstrip()))
         quantity = quantity_at(text, begin)
         if quantity is not None:
             numbers.append(quantity)
-            place = quantity.end
+            index = quantity.end
         else:
             figures = FIGURES.match(text, start.end() - 1)
-            place = max(start.end(), figures.end() if figures else 0)
+            index = max(start.end(), figures.end() if figures else 0)
     return numbers or list(_in_words(text))
 
 
 def _in_words(text: str) -> Iterator[Quantity]:
-    place = 0
-    while start := WORDS.search(text, place):
+    index = 0
+    while start := WORDS.search(text, index):
         quantity = _words_at(text, start.start())
         if quantity is None:  # nineteen eighty-four
             return
         yield quantity
-        place = quantity.end
+        index = quantity.end
 
 
 def stated(passage: str) -> Quantity | None:
@@ -496,8 +496,8 @@ FIRST_OF_NUMBER = tuple("-0123456789")
 
 def _refuse_alternative(text: str, quantity: Quantity) -> None:
     """Raise where another quantity follows as an alternative; "3/4 or 0.75" is none."""
-    place = quantity.end + 1
-    if text[quantity.end : place] == " " and text[place : place + 1] in FIRST_OF_NUMBER and quantity_at(text, place):
+    index = quantity.end + 1
+    if text[quantity.end : index] == " " and text[index : index + 1] in FIRST_OF_NUMBER and quantity_at(text, index):
         raise AmbiguousError
     joint = ALTERNATIVE.match(text, quantity.end)
     if joint is None:

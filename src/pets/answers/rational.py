@@ -22,7 +22,7 @@ MAX_FACTORIAL = 1000
 MAX_OPERATIONS = 100
 MAX_DEPTH = 20
 MAX_LAYERS = 20  # of dressing, one around the other
-END = 10**MAX_DIGITS
+FIRST_TOO_LARGE = 10**MAX_DIGITS
 
 
 SIGNS = str.maketrans({
@@ -109,15 +109,15 @@ def plain(text: str) -> str | None:
     return None
 
 
-def _digits_end(text: str, place: int) -> int:
-    while place < len(text) and text[place] in DIGITS:
-        place += 1
-    return place
+def _digits_end(text: str, index: int) -> int:
+    while index < len(text) and text[index] in DIGITS:
+        index += 1
+    return index
 
 
-def _operator_at(text: str, place: int) -> tuple[str, int] | None:
+def _operator_at(text: str, index: int) -> tuple[str, int] | None:
     """An operator with a blank on either side at most, and where it ends; ``x`` is one before a digit."""
-    sign = place + text.startswith(" ", place)
+    sign = index + text.startswith(" ", index)
     operator = text[sign : sign + 1]
     end = sign + 1 + text.startswith(" ", sign + 1)
     if operator and operator in "+-*/":
@@ -134,40 +134,40 @@ class _Reader:
         self.text = text
         self.operations = 0
 
-    def sum(self, place: int, depth: int) -> _Result:
+    def sum(self, index: int, depth: int) -> _Result:
         """``product (+|- product)*``; 7-8 is a range, not a difference."""
-        return self._chain(place, depth, "+-", self.product)
+        return self._chain(index, depth, "+-", self.product)
 
-    def product(self, place: int, depth: int) -> _Result:
+    def product(self, index: int, depth: int) -> _Result:
         """``signed (*|/ signed)*``; 1/2/3 is a date, not a quotient."""
-        return self._chain(place, depth, "*/xX", self.signed)
+        return self._chain(index, depth, "*/xX", self.signed)
 
-    def _chain(self, place: int, depth: int, signs: str, operand: Callable[[int, int], _Result]) -> _Result:
-        left, before = operand(place, depth), ""
+    def _chain(self, index: int, depth: int, signs: str, operand: Callable[[int, int], _Result]) -> _Result:
+        left, before = operand(index, depth), ""
         while left and (operator := _operator_at(self.text, left[1])) and operator[0] in signs:
             sign, end = operator
             right = operand(end, depth)
             if right is None:
                 break
             unspaced = end == left[1] + 1 or left[0] < right[0]
-            if sign == "-" and unspaced and RANGE.fullmatch(self.text[place : right[1]]):
+            if sign == "-" and unspaced and RANGE.fullmatch(self.text[index : right[1]]):
                 raise _DoubtError
             if sign == before == "/":
                 raise _DoubtError
             left, before = (self._checked(OPERATIONS[sign](left[0], right[0])), right[1]), sign
         return left
 
-    def signed(self, place: int, depth: int) -> _Result:
+    def signed(self, index: int, depth: int) -> _Result:
         """``(+|-)? power``."""
-        sign = self.text[place : place + 1]
+        sign = self.text[index : index + 1]
         if sign and sign in "+-":
-            place += 1 + self.text.startswith(" ", place + 1)
-        result = self.power(place, depth)
+            index += 1 + self.text.startswith(" ", index + 1)
+        result = self.power(index, depth)
         return (-result[0], result[1]) if result and sign == "-" else result
 
-    def power(self, place: int, depth: int) -> _Result:
+    def power(self, index: int, depth: int) -> _Result:
         """``atom !? (^ exponent)? %?``"""
-        base = self.atom(place, depth)
+        base = self.atom(index, depth)
         if base is None:
             return None
         value, end = base
@@ -184,41 +184,41 @@ class _Reader:
             return value, end  # a degree, an ordinal, a unit's power
         return self._raised(value, exponent[0]), exponent[1]
 
-    def atom(self, place: int, depth: int) -> _Result:
+    def atom(self, index: int, depth: int) -> _Result:
         """A number, a mixed number, a fraction, a root, or a sum in brackets."""
         if depth > MAX_DEPTH:
             raise _DoubtError
-        if figures := self._figures(place):
+        if figures := self._figures(index):
             value, end, is_whole = figures
             return self._mixed(value, end) if is_whole else (value, end)
-        if self.text.startswith(r"\frac", place):
-            return self._fraction(place + 5, depth)
-        if root := ROOT.match(self.text, place):
+        if self.text.startswith(r"\frac", index):
+            return self._fraction(index + 5, depth)
+        if root := ROOT.match(self.text, index):
             return self._root(root, depth)
         for opening, closing in ("()", "{}"):
-            if self.text.startswith(opening, place):
-                return self._bracketed(place, closing, depth)
+            if self.text.startswith(opening, index):
+                return self._bracketed(index, closing, depth)
         return None
 
-    def braced(self, place: int, depth: int) -> _Result:
+    def braced(self, index: int, depth: int) -> _Result:
         """``{ sum }``."""
-        return self._bracketed(place, "}", depth) if self.text.startswith("{", place) else None
+        return self._bracketed(index, "}", depth) if self.text.startswith("{", index) else None
 
-    def _bracketed(self, place: int, closing: str, depth: int) -> _Result:
-        inner = self.sum(place + 1 + self.text.startswith(" ", place + 1), depth + 1)
+    def _bracketed(self, index: int, closing: str, depth: int) -> _Result:
+        inner = self.sum(index + 1 + self.text.startswith(" ", index + 1), depth + 1)
         if inner is None:
             return None
         end = inner[1] + self.text.startswith(" ", inner[1])
         return (inner[0], end + 1) if self.text.startswith(closing, end) else None
 
-    def _figures(self, place: int) -> tuple[Fraction, int, bool] | None:
+    def _figures(self, index: int) -> tuple[Fraction, int, bool] | None:
         """The value of ``1,234.5(6)e-7`` at a place, where it ends, and whether it has neither point nor exponent."""
-        text, end = self.text, _digits_end(self.text, place)
-        if end == place and not (text.startswith(".", place) and _digits_end(text, place + 1) > place + 1):
+        text, end = self.text, _digits_end(self.text, index)
+        if end == index and not (text.startswith(".", index) and _digits_end(text, index + 1) > index + 1):
             return None
-        if place < end <= place + 3 and end + 1 < len(text) and text[end] in SEPARATORS and text[end + 1] in DIGITS:
-            end = grouped.end() if (grouped := GROUPED.match(text, place)) else end
-        whole, decimals, repeated, exponent = text[place:end].translate(NO_SEPARATORS), "", "", ""
+        if index < end <= index + 3 and end + 1 < len(text) and text[end] in SEPARATORS and text[end + 1] in DIGITS:
+            end = grouped.end() if (grouped := GROUPED.match(text, index)) else end
+        whole, decimals, repeated, exponent = text[index:end].translate(NO_SEPARATORS), "", "", ""
         has_point = text.startswith(".", end) and text[end + 1 : end + 2] != "" and text[end + 1] in DIGITS + "(\\"
         if has_point:
             start, end = end + 1, _digits_end(text, end + 1)
@@ -227,7 +227,7 @@ class _Reader:
                 repeated, end = part[1] or part[2], part.end()
         if text[end : end + 1] in ("e", "E") and (power := EXPONENT.match(text, end)):
             exponent, end = power[1], power.end()
-        too_long = end - place > 2 * MAX_DIGITS or len(whole) + len(decimals) > MAX_DIGITS + 1
+        too_long = end - index > 2 * MAX_DIGITS or len(whole) + len(decimals) > MAX_DIGITS + 1
         if too_long or len(exponent) > 5 or abs(int(exponent or "0")) > MAX_EXPONENT:
             raise _DoubtError
         value = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))
@@ -245,19 +245,19 @@ class _Reader:
             return value + part[0], part[1]
         return value, end
 
-    def _fraction(self, place: int, depth: int) -> _Result:
+    def _fraction(self, index: int, depth: int) -> _Result:
         """What follows ``\\frac``: two braced sums, or two digits."""
-        above = self._argument(place, depth)
+        above = self._argument(index, depth)
         below = self._argument(above[1], depth) if above else None
         if above is None or below is None:
             raise _DoubtError
         return self._checked(above[0] / below[0]), below[1]
 
-    def _argument(self, place: int, depth: int) -> _Result:
-        place += self.text.startswith(" ", place)
-        if self.text[place : place + 1] in tuple(DIGITS):
-            return Fraction(int(self.text[place])), place + 1
-        return self.braced(place, depth)
+    def _argument(self, index: int, depth: int) -> _Result:
+        index += self.text.startswith(" ", index)
+        if self.text[index : index + 1] in tuple(DIGITS):
+            return Fraction(int(self.text[index])), index + 1
+        return self.braced(index, depth)
 
     def _root(self, root: Match, depth: int) -> _Result:
         """The root of a square, or of another power, that comes out even."""
@@ -285,7 +285,7 @@ class _Reader:
 
     def _checked(self, value: Fraction) -> Fraction:
         self.operations += 1
-        if self.operations > MAX_OPERATIONS or max(abs(value.numerator), value.denominator) >= END:
+        if self.operations > MAX_OPERATIONS or max(abs(value.numerator), value.denominator) >= FIRST_TOO_LARGE:
             raise _DoubtError
         return value
 
@@ -306,7 +306,7 @@ BELOW_TWENTY = (
 )
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 SMALL = {word: value for value, word in enumerate(BELOW_TWENTY.split())}
-SMALL |= {word: 20 + 10 * place for place, word in enumerate(TENS.split())} | {"fourty": 40}
+SMALL |= {word: 20 + 10 * index for index, word in enumerate(TENS.split())} | {"fourty": 40}
 LARGE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 PART_NAMES = "third fourth fifth sixth seventh eighth ninth tenth"
 PARTS = {word: value for value, word in enumerate(PART_NAMES.split(), 3)} | {"quarter": 4, "hundredth": 100}
@@ -342,10 +342,10 @@ def in_words(text: str, start: int = 0) -> _Result:
     return None
 
 
-def _words(text: str, place: int) -> list[tuple[str, int]]:
+def _words(text: str, index: int) -> list[tuple[str, int]]:
     """Words of numbers from a place on, each with its end."""
     words: list[tuple[str, int]] = []
-    while len(words) < MAX_WORDS and (match := WORD.match(text, place)):
+    while len(words) < MAX_WORDS and (match := WORD.match(text, index)):
         word = match[0].lower()
         if not any(word in table for table in (SMALL, LARGE, PARTS, OTHERS)):
             break
@@ -353,7 +353,7 @@ def _words(text: str, place: int) -> list[tuple[str, int]]:
         gap = GAP.match(text, match.end())
         if gap is None:
             break
-        place = gap.end()
+        index = gap.end()
     return words
 
 
@@ -367,9 +367,9 @@ def _value(words: list[str]) -> Fraction | None:
         count = _parts(head) if head and head[-1] == "half" else _whole(head or ["one"])
         return None if count is None else 12 * count
     if "point" in words:
-        place = words.index("point")
-        digits = [SMALL.get(word, 99) for word in words[place + 1 :]]
-        whole = _whole(words[:place] or ["zero"])
+        index = words.index("point")
+        digits = [SMALL.get(word, 99) for word in words[index + 1 :]]
+        whole = _whole(words[:index] or ["zero"])
         if whole is None or not digits or max(digits) > 9:
             return None
         return whole + Fraction(int("".join(map(str, digits))), 10 ** len(digits))
@@ -386,11 +386,11 @@ def _parts(words: list[str]) -> Fraction | None:
         return part if words[-1] == "half" or head else None
     whole = Fraction(0)
     if "and" in head:
-        place = len(head) - 1 - head[::-1].index("and")
-        before = _whole(head[:place])
-        if before is None or place == len(head) - 1:
+        index = len(head) - 1 - head[::-1].index("and")
+        before = _whole(head[:index])
+        if before is None or index == len(head) - 1:
             return None
-        whole, head = before, head[place + 1 :]
+        whole, head = before, head[index + 1 :]
     count = Fraction(1) if head in (["a"], ["an"]) else _whole(head)
     if count is None or (singular and count != 1):
         return None
@@ -401,17 +401,17 @@ def _whole(words: list[str]) -> Fraction | None:
     """``three hundred and five thousand and one``."""
     total = current = 0
     last = 10**15  # the size of the last part: each must be smaller than the one before
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if word == "and":
-            if not place or place == len(words) - 1 or (current < 100 and current):
+            if not index or index == len(words) - 1 or (current < 100 and current):
                 return None
         elif word in ("a", "an"):
-            if place or len(words) == 1 or words[1] not in (*LARGE, "hundred"):
+            if index or len(words) == 1 or words[1] not in (*LARGE, "hundred"):
                 return None
             current = 1
         elif word in SMALL:
             tens, digit = current % 100, SMALL[word]
-            if (tens and not (tens >= 20 and tens % 10 == 0 and 0 < digit < 10)) or (place and digit == 0):
+            if (tens and not (tens >= 20 and tens % 10 == 0 and 0 < digit < 10)) or (index and digit == 0):
                 return None
             current += digit
         elif word == "hundred":

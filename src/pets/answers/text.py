@@ -74,11 +74,7 @@ class Text(AnswerType):
 
     operator_only: ClassVar[bool] = False
     reads_at_once: ClassVar[bool] = True
-
-    @property
-    def instruction(self) -> str:
-        """A few words."""
-        return 'End with "The answer is ...", in a few words at most.'
+    instruction = 'End with "The answer is ...", in a few words at most.'
 
     def canonical(self, answer: str) -> str | None:
         """In one spelling: folded, without article and punctuation; dates and numbers in their own."""
@@ -261,9 +257,9 @@ def _sentences(text: str) -> Iterator[str]:
     """The sentences of a text, without the stops that end them; one after "Dr" or an initial ends none."""
     start = 0
     for end in SENTENCE_END.finditer(text):
-        place = end.start()
-        if end[0] not in ".!?" or not ABBREVIATION.search(text[max(0, place - 4) : place]):
-            yield text[start:place]
+        index = end.start()
+        if end[0] not in ".!?" or not ABBREVIATION.search(text[max(0, index - 4) : index]):
+            yield text[start:index]
             start = end.end()
     yield text[start:]
 

@@ -46,16 +46,8 @@ class YesNo(AnswerType):
 
     operator_only: ClassVar[bool] = False
     reads_at_once: ClassVar[bool] = True
-
-    @property
-    def options(self) -> int | None:
-        """Two."""
-        return 2
-
-    @property
-    def instruction(self) -> str:
-        """One of two sentences."""
-        return 'End with "The answer is yes." or "The answer is no."'
+    options = 2
+    instruction = 'End with "The answer is yes." or "The answer is no."'
 
     def canonical(self, answer: str) -> str | None:
         """The word that the passage begins with, or the verdict that it ends with ("... is false.")."""

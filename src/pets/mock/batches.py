@@ -189,7 +189,7 @@ class MockBatches:
             raise ApiError(f"No batch found with id '{id[:80]}'.", status=404)
         if job.batch["status"] == "in_progress" and self._clock() - job.begun >= job.ready_s:
             if "batch_expired" in job.faults:
-                self._end(job, "expired", [place % 2 == 0 for place in range(len(job.lines))], EXPIRED)
+                self._end(job, "expired", [index % 2 == 0 for index in range(len(job.lines))], EXPIRED)
             else:
                 self._end(job, "completed", [True] * len(job.lines))
         return job
@@ -232,7 +232,7 @@ def _page(query: Mapping[str, str], rows: list[dict[str, Any]], most: int) -> di
     text = query.get("limit", str(min(20, most)))
     limit = whole_number({"limit": int(text) if text.isdecimal() else text}, "limit", 1, most) or most
     after = query.get("after")
-    start = next((place + 1 for place, row in enumerate(rows) if row["id"] == after), 0)
+    start = next((index + 1 for index, row in enumerate(rows) if row["id"] == after), 0)
     page = rows[start : start + limit]
     ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": None, "last_id": None}
     return {"object": "list", "data": page, **ends, "has_more": start + limit < len(rows)}

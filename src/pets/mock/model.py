@@ -245,9 +245,9 @@ class QuestionMatcher:
         if (whole := self._prompts.get(prompt)) is not None:
             return whole, True
         starts = [
-            place
-            for place, character in enumerate(prompt)
-            if not character.isspace() and not (place and _in_word(prompt[place - 1]))
+            index
+            for index, character in enumerate(prompt)
+            if not character.isspace() and not (index and _in_word(prompt[index - 1]))
         ]
         for length in self._lengths:
             for start in reversed(starts):

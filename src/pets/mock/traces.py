@@ -31,8 +31,8 @@ from pets.answers.final import boxed
 OPEN, CLOSE = "<think>", " </think>"
 FILLER_LINE = "so we look again at what is given and then at what follows from it, step by step,"
 FILLER = [f" {word}" for word in FILLER_LINE.split()]
-LEVELS = 16
-WAVE = [1.0, 1.05, 1.1, 1.05, 1.0, 0.95, 0.9, 0.95]
+CONFIDENCE_LEVELS = 16
+WAVE_FACTORS = [1.0, 1.05, 1.1, 1.05, 1.0, 0.95, 0.9, 0.95]
 WAVE_STEP_TOKENS = 8  # before the wave moves on
 
 
@@ -165,9 +165,9 @@ def _levels(spec: TraceSpec) -> Iterator[float]:
     if spec.confidence is not None:
         while True:
             yield spec.confidence
-    level = 8 + 8 * int(spec.mood * LEVELS) / LEVELS
+    level = 8 + 8 * int(spec.mood * CONFIDENCE_LEVELS) / CONFIDENCE_LEVELS
     while True:
-        for factor in WAVE:
+        for factor in WAVE_FACTORS:
             for _ in range(WAVE_STEP_TOKENS):
                 yield level * factor
 

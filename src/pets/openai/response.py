@@ -17,9 +17,9 @@ from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import retry_after_s
 from pets.prompts import Completion, Sampling, TokenAlternatives, text_bytes
 
-MOST_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
+MAX_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
 FEW_CHARACTERS = 64  # that may be of one token, or two
-MOST_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hold
+MAX_CLAIMED_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hold
 ABANDONED = {"abort", "error"}  # finish reasons of traces that the server itself gave up, half-way
 # What reading another form than OpenAI's raises.
 MALFORMED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
@@ -122,7 +122,7 @@ def token_count(usage: object, name: str) -> int | None:
     (5, None)
     """
     count = usage.get(name) if isinstance(usage, Mapping) else None
-    return count if type(count) is int and 0 <= count <= MOST_TOKENS else None
+    return count if type(count) is int and 0 <= count <= MAX_CLAIMED_TOKENS else None
 
 
 def is_too_few(tokens: int, characters: int) -> bool:
@@ -131,7 +131,7 @@ def is_too_few(tokens: int, characters: int) -> bool:
     >>> is_too_few(1, 20), is_too_few(1, 8000)
     (False, True)
     """
-    return tokens * MOST_CHARACTERS_PER_TOKEN + FEW_CHARACTERS < characters
+    return tokens * MAX_CHARACTERS_PER_TOKEN + FEW_CHARACTERS < characters
 
 
 def top_logprobs(logprobs: dict[str, Any]) -> Iterator[list[float]]:
@@ -218,7 +218,7 @@ class ResponseReader:
         prompt_limit: int | None = None,
     ) -> None:
         self._n, self._sampling, self._keep_raw, self._usage_of_one = n, sampling, keep_raw, usage_of_one
-        self._prompt_limit = MOST_TOKENS if prompt_limit is None else n * prompt_limit
+        self._prompt_limit = MAX_CLAIMED_TOKENS if prompt_limit is None else n * prompt_limit
         self._choices: dict[int, ChoiceReader] = {}
         self._tokens: int | None = None  # all that the usage says of the choices together
         self._prompt_tokens = self._cached_tokens = 0  # by the usage, 0 where it does not say
@@ -322,7 +322,7 @@ class ResponseReader:
             return counts
         counted = sum(filter(None, counts))
         rest = min(total, len(choices) * most) - counted
-        of_one = len(choices) > 1 and (self._usage_of_one or rest * MOST_CHARACTERS_PER_TOKEN < sum(unknown))
+        of_one = len(choices) > 1 and (self._usage_of_one or rest * MAX_CHARACTERS_PER_TOKEN < sum(unknown))
         if rest < 0 or of_one:
             return counts
         if not unknown:  # what is left is hidden reasoning, or a token that ends each

@@ -53,19 +53,19 @@ def mix_pools(pools: Sequence[Pool], weights: Sequence[float] = ()) -> Pool:
     shared = [q.id for q in pools[0].questions if all(q.id in own for own in by_id)]
     if not shared:
         raise PoolError(f"{name_of(pools, mixture)}: the pools share no question; a mixture needs the same ids.")
-    questions = tuple(_mixed([own[id] for own in by_id], mixture, place) for place, id in enumerate(shared))
+    questions = tuple(_mixed([own[id] for own in by_id], mixture, index) for index, id in enumerate(shared))
     return Pool(name_of(pools, mixture), questions, pools[0].kind, sum((pool.skipped for pool in pools), ()))
 
 
 def name_of(pools: Sequence[Pool], mixture: ModelMixture) -> str:
     """The data set's name once, then the models with their weights: ``gpqa.a=2+b``."""
     dataset = f"{pools[0].name.partition('.')[0]}."
-    names = [pool.name.removeprefix(dataset) if place else pool.name for place, pool in enumerate(pools)]
+    names = [pool.name.removeprefix(dataset) if index else pool.name for index, pool in enumerate(pools)]
     weights = ["" if len(set(mixture.weights)) == 1 else f"={weight:g}" for weight in mixture.weights]
     return "+".join(f"{name}{weight}" for name, weight in zip(names, weights, strict=True))
 
 
-def _mixed(own: Sequence[PooledQuestion], mixture: ModelMixture, place: int) -> PooledQuestion:
+def _mixed(own: Sequence[PooledQuestion], mixture: ModelMixture, index: int) -> PooledQuestion:
     first = own[0]
     golds = {question.gold for question in own if question.gold is not None}
     if len(golds) > 1:
@@ -73,7 +73,7 @@ def _mixed(own: Sequence[PooledQuestion], mixture: ModelMixture, place: int) -> 
             f"question {first.id!r} has the gold answers {_listed(golds)}: the pools did not ask the same question."
         )
     turns, taken = [], [0] * len(own)
-    for turn in count(place):
+    for turn in count(index):
         model = mixture.model_of(turn)
         if taken[model] == len(own[model].answers):
             break

@@ -279,8 +279,8 @@ def _letter(gold: Any, names: list[Any], texts: list[str]) -> object:
             return LETTERS[options.index(gold)]
     if gold in ("", -1, "-1"):
         return None
-    place = int(gold) if isinstance(gold, str) and gold.isdecimal() else gold
-    return LETTERS[place] if type(place) is int and 0 <= place < len(names) else gold
+    index = int(gold) if isinstance(gold, str) and gold.isdecimal() else gold
+    return LETTERS[index] if type(index) is int and 0 <= index < len(names) else gold
 
 
 def _text(record: Mapping[str, Any], key: str) -> str | None:

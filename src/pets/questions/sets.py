@@ -3,10 +3,12 @@
 Another set is one more entry of :data:`BENCHMARKS`.
 """
 
+import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +19,12 @@ from pets.prompts import Prompt, Sampling
 from pets.questions.files import LETTERS, STDIN, problems_of, read_questions, stdin_records
 from pets.questions.hub import HUB_PREFIX, hub_rows, local_rows, parse_hub_name
 from pets.questions.problem import Problem, QuestionSet
-from pets.questions.starter import starter
 from pets.tabular import Record
 
 MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 CHOICE_PROMPT = "{}\n\n{}\n\nPlease reason step by step, and put the letter of your choice within \\boxed{{}}."
 RIGHT, WRONG = "Correct Answer", ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+STARTER_SAMPLING = Sampling(max_tokens=56, temperature=0.7, stop=("\n",), top_logprobs=20, window=8)
 FILLER = "N/A"  # older versions of MMLU-Pro fill their lists up to ten with it
 
 
@@ -145,6 +147,29 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "math500": Benchmark("MATH-500, 500 problems", "HuggingFaceH4/MATH-500", "test", competition, 4_096),
     "gsm8k": Benchmark("GSM8K, 1,319 problems", "openai/gsm8k", "test", school, 2_048, "main"),
 }
+
+
+@cache
+def starter() -> QuestionSet:
+    """The starter set: 300 short questions that a model of 135 million parameters can try, made for PETS.
+
+    Sums and differences of one and two digits, products to 12 and general knowledge with one-word answers, behind the
+    examples of their kind: a chat or a letter-only form is near chance for so small a model. A worked example takes 30
+    to 40 tokens, so that the four trace confidences differ over windows of 8. The order is fixed and mixes the levels,
+    so that any first part of the set is a fair sample of it; what is added stands behind, so that no question's place,
+    and with it the seeds of its traces, ever moves.
+
+    >>> problems = starter().problems
+    >>> sorted({problem.level for problem in problems})[:2]
+    ['difference of one digit', 'difference of two digits']
+    """
+    data = json.loads(files(__package__).joinpath("starter.json").read_bytes())
+    problems = []
+    for id, question, gold, level in data["questions"]:
+        kind = id.partition("-")[0]
+        prompt = Prompt(f"{data['examples'][kind]}Question: {question}\nAnswer:")
+        problems.append(Problem(id, prompt, "text" if kind == "fact" else "number", gold, level))
+    return QuestionSet("starter", tuple(problems), STARTER_SAMPLING)
 
 
 def named_sets() -> list[str]:

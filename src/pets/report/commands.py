@@ -9,8 +9,7 @@ from pets.engine.budget import Amount, TokenPrice, total_of
 from pets.engine.config import RunConfig
 from pets.engine.resume import config_of
 from pets.questions import named_sets
-from pets.questions.sets import BENCHMARKS
-from pets.questions.starter import starter
+from pets.questions.sets import BENCHMARKS, starter
 from pets.samplers import Sampling
 from pets.store import RunSettings, RunView
 from pets.store.database import DEFAULT_STORE

@@ -269,13 +269,13 @@ class BatchSampler(OpenAISampler):
     async def _deliver(self, outcome: JobOutcome, requests: Sequence[_Request]) -> None:
         """Give everyone who waits a reply, some at a time: they are read before others are in memory."""
         try:
-            for place, request in enumerate(requests, 1):
+            for count, request in enumerate(requests, 1):
                 reply = _reply_of(outcome, request)
                 if reply is None:
                     self.left += 1
                 elif not request.reply.done():
                     request.reply.set_result(reply)
-                if place % TELL_AT_ONCE == 0:
+                if count % TELL_AT_ONCE == 0:
                     await asyncio.sleep(0)
         finally:
             if outcome.missing != "later":

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 from pets.confidence import Meter
 from pets.errors import LocalModelError, RefusedError
+from pets.openai.response import ALTERNATIVE_TOKENS
 from pets.prompts import Completion, Prompt, Sampling, TokenAlternatives, text_bytes
 from pets.samplers.base import Sampler
 
-ALTERNATIVE_TOKENS = 32  # at the beginning of a trace, whose alternatives are kept
 OWN_SETTINGS = {
     "model", "tensor_parallel_size", "max_num_seqs", "max_model_len", "logprobs_mode", "max_logprobs",
     "disable_log_stats",
@@ -69,7 +69,7 @@ class VllmSampler(Sampler):
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`: a request for each trace, so that each has the seed that is its own."""
         tokens = self._tokens(prompt, sampling)
-        return list(await asyncio.gather(*(self._trace(tokens, seed + place, sampling) for place in range(n))))
+        return list(await asyncio.gather(*(self._trace(tokens, seed + index, sampling) for index in range(n))))
 
     async def close(self) -> None:
         """End the engine and its processes."""
@@ -96,7 +96,7 @@ class VllmSampler(Sampler):
 
         params = self._params(len(tokens), seed, sampling)
         try:
-            replies = self._engine.generate({"prompt_token_ids": list(tokens)}, params, _request_id())
+            replies = self._engine.generate({"prompt_token_ids": list(tokens)}, params, uuid.uuid4().hex)
             outputs = [output async for output in replies]
         except EngineDeadError as error:
             raise LocalModelError(f"vLLM's engine has died: {error}") from None
@@ -129,9 +129,9 @@ def _completion(output: Any, prompt_tokens: int, sampling: Sampling) -> Completi
     confidence, alternatives = None, []
     if sampling.top_logprobs and output.logprobs:
         meter = Meter(sampling.window, sampling.top_logprobs)
-        for place, (token, others) in enumerate(zip(output.token_ids, output.logprobs, strict=False)):
+        for index, (token, others) in enumerate(zip(output.token_ids, output.logprobs, strict=False)):
             meter.add([other.logprob for other in others.values()])
-            if place < ALTERNATIVE_TOKENS:
+            if index < ALTERNATIVE_TOKENS:
                 alternatives.append(_alternatives(token, others))
         confidence = meter.result()
     return Completion(
@@ -148,10 +148,6 @@ def _completion(output: Any, prompt_tokens: int, sampling: Sampling) -> Completi
 def _alternatives(token: int, others: Mapping[int, Any]) -> TokenAlternatives:
     texts = {id: other.decoded_token or "" for id, other in others.items()}
     return TokenAlternatives(texts.get(token, ""), {texts[id]: other.logprob for id, other in others.items()})
-
-
-def _request_id() -> str:
-    return uuid.uuid4().hex
 
 
 async def _awaited(value: Any) -> Any:

@@ -264,10 +264,10 @@ def _parquet(file: IO[bytes], limit: int) -> Iterator[FileRow]:
 
 def _check_declared(metadata: Any, limit: int) -> list[str]:
     """Refuse a file that says of itself that it unpacks to more than ``limit`` bytes; the paths of its texts."""
-    columns = [metadata.schema.column(place) for place in range(metadata.num_columns)]
+    columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
     size = 0
-    for place in range(metadata.num_row_groups):
-        group = metadata.row_group(place)
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
         parts = [group.column(at) for at in range(len(columns))]
         cells = zip(parts, columns, strict=True)
         size += max(group.total_byte_size, sum(p.num_values * max(c.length, MIN_CELL_BYTES) for p, c in cells))
