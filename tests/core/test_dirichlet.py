@@ -14,9 +14,12 @@ from pets.core.dirichlet import (
     clear_memo,
     log_R_plus,
     log_R_plus_counts,
+    okg_index,
     p_argmax,
     p_leader_counts,
 )
+from pets.core.policy import check_prior
+from pets.core.tally import Tally
 from pets.errors import InputError
 
 alphas = st.lists(st.floats(0.05, 60.0), min_size=2, max_size=6)
@@ -144,3 +147,32 @@ def test_the_memo_can_be_emptied():
 def test_what_is_no_alpha_is_refused(bad):
     with pytest.raises(InputError, match="positive finite"):
         p_argmax(bad)
+
+
+def test_it_is_the_gain_of_the_posterior():
+    assert okg_index(Tally((3, 1), options=4), 1.0, 1) == pytest.approx(log_R_plus([4.0, 2.0, 1.0, 1.0]))
+    assert okg_index(Tally((3, 1)), 0.5, 2) == pytest.approx(log_R_plus([3.5, 1.5, 0.5, 0.5]))
+
+
+@given(st.integers(0, 5), st.integers(1, 5))
+def test_no_answers_lower_it(votes, nulls):
+    counts = (votes,) if votes else ()
+    assert okg_index(Tally(counts, nulls), 1.0, 1) < okg_index(Tally(counts), 1.0, 1)
+    assert Tally(counts, nulls).voting_chance == (votes + 1) / (votes + nulls + 1)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 6))
+def test_traces_in_flight_lower_it(counts, pending):
+    """Where one option leads: the fantasy only adds certainty."""
+    counts = tuple(sorted([max(counts) + 1, *counts], reverse=True))
+    assert okg_index(Tally(counts, pending=pending), 1.0, 1) < okg_index(Tally(counts), 1.0, 1)
+
+
+def test_an_open_question_without_votes_is_worth_asking():
+    assert okg_index(Tally(), 1.0, 1) > math.log(0.1)
+
+
+@pytest.mark.parametrize(("prior", "unseen"), [(0.0, 1), (-1.0, 1), (math.nan, 1), (math.inf, 1), (1.0, 0)])
+def test_what_is_no_prior_is_refused(prior, unseen):
+    with pytest.raises(InputError):
+        check_prior(prior, unseen)

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, betaln, gammaln, roots_laguerre, roots_legendre
 
 from pets.core.dirichlet import p_leader
-from pets.core.okg import check_zone, voting_chance
+from pets.core.policy import check_zone
 from pets.core.prior import Dirichlet, LearnedPrior
 from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread, p_wins
@@ -83,7 +83,7 @@ def certificate(tally: Tally, prior: LearnedPrior, B: float | None = None, *, zo
     check_zone(zone)
     if not tally.counts:
         return 0.0
-    expected = math.inf if B is None else max(0.0, B - tally.returned) * voting_chance(tally)
+    expected = math.inf if B is None else max(0.0, B - tally.returned) * tally.voting_chance
     return _p_wins(_state(tally, prior), 0, prior, expected, zone)
 
 
@@ -125,7 +125,7 @@ def decision_certificate(
 
     >>> votes = Decision.of(Verdict("q1", "B", (("A", 3.0), ("B", 2.0)), 5, 0))
     >>> behind = decision_certificate(votes, LearnedPrior())
-    >>> ahead = decision_certificate(replace(votes, index=0), LearnedPrior())
+    >>> ahead = decision_certificate(Decision(votes.tally), LearnedPrior())
     >>> behind < 0.5 < ahead < behind + ahead < 1
     True
     """

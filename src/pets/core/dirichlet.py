@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, gammainc, gammaincinv, gammaln
 
+from pets.core.tally import Tally
 from pets.errors import InputError
 
 Row = NDArray[np.float64]
@@ -244,6 +245,16 @@ def log_R_plus_counts(counts: tuple[int, ...], prior: float, M: int, pending: fl
     True
     """
     return _log_R_plus_levels(*_levels(counts, prior, M, pending))
+
+
+def okg_index(tally: Tally, prior: float, unseen: int) -> float:
+    """log(R+ x chance that a trace votes) under Dir(prior) on the tally's slots, pending traces as a fantasy.
+
+    >>> okg_index(Tally((2, 1)), 1.0, 1) > okg_index(Tally((3,)), 1.0, 1) > okg_index(Tally((9, 1)), 1.0, 1)
+    True
+    """
+    gain = log_R_plus_counts(tally.counts, prior, tally.slots(unseen), tally.pending)
+    return gain + math.log(tally.voting_chance)
 
 
 @lru_cache(maxsize=MEMO_ENTRIES)

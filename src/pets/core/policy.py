@@ -214,3 +214,19 @@ def plain(value: object) -> Any:
 def frozen(value: object) -> Any:
     """Lists as tuples, all the way down."""
     return tuple(frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def check_prior(prior: float, unseen: int) -> None:
+    """Refuse what is no prior."""
+    if not 0.0 < prior < math.inf:
+        raise InputError(f"a prior is a positive number of pseudo-votes for each option; got {prior}. Try 1.")
+    if unseen < 1:
+        raise InputError(f"an open answer set keeps at least 1 unseen slot; got unseen={unseen}.")
+
+
+def check_zone(zone: float, prior: float | str = "learned") -> None:
+    """Refuse what is no indifference zone, and one that the policy's gain cannot see."""
+    if not 0.0 <= zone < 1.0:
+        raise InputError(f"an indifference zone is a difference of shares, 0 <= zone < 1; got {zone}. Try 0.1.")
+    if zone and prior != "learned":
+        raise InputError(f"a zone needs the learned prior; got prior={prior}. Drop one of the two.")

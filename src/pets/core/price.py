@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pets.core.lookahead import BATCHES, batch_gains
-from pets.core.okg import voting_chance
 from pets.core.prior import STRENGTHS, LearnedPrior, slots
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -87,7 +86,7 @@ def batch(index: Index, tally: Tally, log_price: float, left: int, cap: int) -> 
 
     Complexity: O(log cap) evaluations of the index; the fantasy index falls as traces are added.
 
-    >>> from pets.core.okg import okg_index
+    >>> from pets.core.dirichlet import okg_index
     >>> index = lambda tally: okg_index(tally, prior=1.0, unseen=1)
     >>> [batch(index, Tally((3, 2), options=4), math.log(0.01), left, cap=64) for left in (0, 1, 3)]
     [1, 59, 20]
@@ -137,7 +136,7 @@ def _gains(
     tally = Tally(counts, nulls, options=options, mark=mark)
     by_strength, log_scale = batch_gains(counts, slots(counts, options), STRENGTHS, zone)
     gains: NDArray[np.float64] = prior.posterior(tally) @ by_strength
-    gains *= voting_chance(tally) * math.exp(log_scale)
+    gains *= tally.voting_chance * math.exp(log_scale)
     return gains, float((gains / BATCHES).max())
 
 

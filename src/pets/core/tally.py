@@ -209,6 +209,16 @@ class Tally:
         """Everything spent or in flight."""
         return sum(self.counts) - self.extra + self.nulls + self.pending
 
+    @property
+    def voting_chance(self) -> float:
+        """(voters + 1) / (traces + 1): a question whose traces never parse must not swallow the budget.
+
+        >>> Tally((3,)).voting_chance, Tally((), nulls=3).voting_chance
+        (1.0, 0.25)
+        """
+        voters = sum(self.counts) - self.extra
+        return (voters + 1) / (voters + self.nulls + 1)
+
     def slots(self, unseen: int) -> int:
         """M: the declared options of a closed set, or the answers seen plus ``unseen`` slots of an open one.
 

@@ -17,7 +17,6 @@ from scipy.optimize import isotonic_regression
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.okg import voting_chance
 from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally, majority
@@ -123,7 +122,7 @@ class _Simulated:
 
     def __init__(self, tally: Tally, theta: Floats, horizon: int | None, rng: np.random.Generator) -> None:
         self.tally = tally
-        self._edges, self._rng, self._chance = np.cumsum(theta), rng, voting_chance(tally)
+        self._edges, self._rng, self._chance = np.cumsum(theta), rng, tally.voting_chance
         self._path = [trace.answer for trace in _past(0, tally)]
         if horizon is None:
             self.target: str | None = str(int(theta.argmax()))

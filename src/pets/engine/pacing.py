@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from pets.core.cost import MIN_SAMPLES, CostEstimator, UnitCost
 from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
-from pets.core.sequential_design import Mixture, SequentialDesign
-from pets.core.waves import ENDS, HORIZONS
+from pets.core.waves import ENDS, HORIZONS, Mixture, SequentialDesign
 from pets.engine.arrivals import Wiring
 from pets.engine.reading import TraceReading
 

@@ -85,6 +85,7 @@ def _without_lengths(decision: Decision) -> Decision:
 def policy_certificate(policy: Policy, decision: Decision) -> float:
     """P(the answer is the vote over infinitely many traces) under a policy's own belief and zone.
 
+    >>> from pets.core.tally import Tally
     >>> decided, open_race = Decision(Tally((9, 1))), Decision(Tally((5, 4)))
     >>> policy_certificate(Policy(), decided) > policy_certificate(Policy(), open_race)
     True

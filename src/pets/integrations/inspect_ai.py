@@ -1,7 +1,7 @@
 """One budget instead of fixed epochs: PETS decides which epochs of an inspect_ai task are run.
 
 inspect_ai goes through the samples of a task epoch after epoch, and asks its early-stopping manager about each: run it,
-or not? :class:`TraceBudget` says yes where a trace is worth most (:mod:`pets.core.okg`): each pass over the samples has
+or not? :class:`TraceBudget` says yes where a trace is worth most: each pass over the samples has
 its share of the budget, and the index at which the share ends is the price of the pass. An epoch is a trace.
 :func:`vote` scores a sample by the vote over its epochs.
 

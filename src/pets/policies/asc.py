@@ -23,8 +23,7 @@ from scipy.special import betainc
 
 from pets.core.certificate import doubt_by_pairs
 from pets.core.dirichlet import p_leader_counts
-from pets.core.okg import check_zone
-from pets.core.policy import QuotaPolicy, View
+from pets.core.policy import QuotaPolicy, View, check_zone
 from pets.core.tally import Tally
 from pets.errors import InputError
 

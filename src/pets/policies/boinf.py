@@ -21,8 +21,7 @@ from typing import ClassVar
 
 from pets.core.certificate import doubt_by_pairs
 from pets.core.dirichlet import p_argmax
-from pets.core.okg import check_zone
-from pets.core.policy import QuotaPolicy, View
+from pets.core.policy import QuotaPolicy, View, check_zone
 from pets.core.tally import Tally
 from pets.errors import InputError
 

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
-from pets.core.okg import check_prior, check_zone, okg_index, voting_chance
-from pets.core.policy import IndexPolicy, View
+from pets.core.dirichlet import okg_index
+from pets.core.policy import IndexPolicy, View, check_prior, check_zone
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior, class_tokens, fit_prior
-from pets.core.sequential_design import Mixture
 from pets.core.tally import Tally
-from pets.core.waves import Wave, plan_wave
+from pets.core.waves import Mixture, Wave, plan_wave
 from pets.errors import InputError
 
 
@@ -104,4 +103,4 @@ class OKG(IndexPolicy):
         cost = math.log(self.tokens[min(tally.mark, len(self.tokens) - 1)]) if self.tokens else 0.0
         if not isinstance(self.prior, str):
             return okg_index(tally, self.prior, self.unseen) - cost
-        return self._learned.log_gain(tally, self.zone) + math.log(voting_chance(tally)) - cost
+        return self._learned.log_gain(tally, self.zone) + math.log(tally.voting_chance) - cost

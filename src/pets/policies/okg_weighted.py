@@ -13,8 +13,7 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from pets.core.okg import check_prior, voting_chance
-from pets.core.policy import IndexPolicy, View
+from pets.core.policy import IndexPolicy, View, check_prior
 from pets.core.tally import Missing, Tally, confidence_weights, top_p
 from pets.core.weighted import Belief, ConfidenceSpread, R_plus, p_argmax
 from pets.errors import InputError
@@ -93,7 +92,7 @@ class OKGWeighted(IndexPolicy):
 
     def index(self, tally: Tally, view: View) -> float:
         """log of the optimistic gain times the chance that a trace votes."""
-        gain = R_plus(self.belief_of(tally)) * voting_chance(tally)
+        gain = R_plus(self.belief_of(tally)) * tally.voting_chance
         return math.log(gain) if gain > 0.0 else -math.inf
 
     def weights(self, tally: Tally) -> list[float]:

@@ -17,10 +17,10 @@ from typing import Literal, Self
 
 import numpy as np
 
+from pets.core.dirichlet import okg_index
 from pets.core.grid import NO_CAP, Grid, Row, cold_rows, fit_grid, one_shot
-from pets.core.okg import check_prior, check_zone, okg_index
 from pets.core.patterns import K0, PATTERNS
-from pets.core.policy import QuotaPolicy, Training, View
+from pets.core.policy import QuotaPolicy, Training, View, check_prior, check_zone
 from pets.core.price import PriceTable, batch, fit_prices, learned_batch, log_price_at
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally, count_votes

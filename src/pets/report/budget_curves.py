@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pets.core.okg import voting_chance
 from pets.core.policy import IndexPolicy, Policy, View
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally
@@ -175,7 +174,7 @@ def _play(
     good, right, good_as_spent = [], [], []
     for theta in _thetas(question.tally, prior, rng):
         answers = rng.choice(len(theta), size=most, p=theta / theta.sum())
-        answers[rng.random(most) >= voting_chance(question.tally)] = NO_VOTE
+        answers[rng.random(most) >= question.tally.voting_chance] = NO_VOTE
         if ranks:
             answers[: len(known)] = known[:most]
         leaders = _leaders(answers, len(theta))
