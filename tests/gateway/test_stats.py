@@ -11,7 +11,6 @@ from pets.gateway.metrics import (
     MAX_MODELS,
     OTHER_MODELS,
     REASON_CHARACTERS,
-    FinishedRequest,
     Share,
 )
 from pets.gateway.stats import COLUMNS
@@ -31,7 +30,8 @@ def share(clock):
 
 
 def finished(status=200, kind="vote", seconds=0.2, **fields):
-    return FinishedRequest("id", "alice", kind, status, seconds, "m", **fields)
+    about = {"id": "id", "key": "alice", "model": "m", "retries": 0, "reason": None}
+    return about | {"kind": kind, "status": status, "seconds": seconds} | fields
 
 
 def reservation(model="m"):

@@ -14,7 +14,7 @@ ledger_backend.py the store under it: rows, balances, and what a store of them d
 sqlite_backend.py a file's or memory's, for one gateway; ledger_store.py its rows, durable when awaited
 postgres_backend.py  one budget for replicas on one PostgreSQL; shared_store.py its transactions
 metrics.py        what is counted, in all and for each key: a Prometheus registry each
-stats.py          the dashboard's numbers, read from a registry; timeseries.py its snapshots of an hour and a day
+stats.py          the dashboard's numbers, read from a registry, and its snapshots of an hour and a day
 recent_questions.py  the latest votes in full
 dashboard.py      what the dashboard shows to a key; page/ is the page itself
 pages.py          the paths that only read: dashboard, models, probes, metrics

@@ -11,6 +11,7 @@ from os import PathLike
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -24,7 +25,7 @@ from pets.core.money import Currency
 from pets.core.policy import Policy, QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.engine.assemble import assemble_submissions
-from pets.engine.fetch import Fetcher
+from pets.engine.fetch import MAX_CHOICES, Fetcher
 from pets.engine.models import Models
 from pets.engine.places import Places
 from pets.engine.question import cached_answer_type
@@ -78,10 +79,10 @@ def build_gateway(
     ``mean_budget`` traces per question are planned over windows of ``window`` questions; ``total`` and ``rate_limit``
     are the ledger's hard limits in ``currency``, remembered by ``store``. ``drift`` watches the warm-ups of a plan.
     """
-    settings = settings or Settings()
+    settings, max_n = settings or Settings(), MAX_CHOICES
     if isinstance(upstream, LocalSampler):  # more at once than it has slots would wait there, or be refused
-        slots = upstream.config.slots
-        settings = replace(settings, max_n=min(settings.max_n, slots), concurrency=min(settings.concurrency, slots))
+        max_n = min(MAX_CHOICES, upstream.config.slots)
+        settings = replace(settings, concurrency=min(settings.concurrency, upstream.config.slots))
     cached_answer_type(settings.answer)  # a wrong one is said now, and loading takes a while: not in the first request
     allocator = _allocator(policy, mean_budget, window, settings.max_traces)
     servers = Upstream(upstream, models=models, key=key, headers=headers, timeout=settings.timeout)
@@ -99,7 +100,7 @@ def build_gateway(
         tries=settings.tries,
         backoff=RETRY_BACKOFF_S,
         patience_s=None,
-        max_n=settings.max_n,
+        max_n=max_n,
         rpm=settings.rpm,
         tpm=settings.tpm,
     )
@@ -197,9 +198,8 @@ class _SiteGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in PROBE_PATHS:
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             try:
-                refuse_foreign_site(scope["method"], headers, self._hosts)
+                refuse_foreign_site(scope["method"], Headers(scope=scope), self._hosts)
             except ApiError as error:
                 if self._open_to_all():
                     await (await _error_response(Request(scope), error))(scope, receive, send)

@@ -12,7 +12,7 @@ from pets.engine.endpoints import Endpoint
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger_backend import Balance
 from pets.gateway.state import GatewayState
-from pets.gateway.timeseries import RESOLUTIONS
+from pets.gateway.stats import RESOLUTIONS
 from pets.openai.errors import ApiError
 
 SHOWN_KEYS = 100  # those that have spent most; each is a balance that a shared store is asked for

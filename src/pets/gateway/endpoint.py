@@ -12,7 +12,6 @@ from starlette.types import Receive, Scope, Send
 from pets.errors import PetsError
 from pets.gateway.auth import ApiKey, authenticate, unit_shown
 from pets.gateway.completions import Voting
-from pets.gateway.metrics import FinishedRequest
 from pets.gateway.passthrough import PassThrough
 from pets.gateway.requests import CHAT, parse_request
 from pets.gateway.state import GatewayState
@@ -93,18 +92,9 @@ class ApiEndpoint:
     def _record(self, attributes: dict[str, Any], status: int, seconds: float) -> None:
         """Count a request that is over, and log it."""
         kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
-        self._state.metrics.record_request(
-            FinishedRequest(
-                attributes["id"],
-                attributes.get("key"),
-                kind,
-                _end_status(attributes, status),
-                seconds,
-                attributes.get("model"),
-                _reason(attributes),
-                attributes.get("retries", 0),
-            )
-        )
+        outcome = {"status": _end_status(attributes, status), "seconds": seconds, "reason": _reason(attributes)}
+        request = dict.fromkeys(("key", "model")) | {"retries": 0, "kind": kind} | attributes | outcome
+        self._state.metrics.record_request(request)
         if LOGGER.isEnabledFor(logging.INFO):
             row = attributes | {"status": status, "seconds": round(seconds, 4)}
             LOGGER.info("request", extra={"fields": row})

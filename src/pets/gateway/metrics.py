@@ -7,7 +7,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,6 +23,7 @@ from pets.gateway.stats import REQUEST_SECONDS, ShareStats, outcome_of
 from pets.plans import Drift
 
 LATEST_ROWS = 12
+SHOWN_OF_AN_ERROR = ("id", "key", "model", "status", "seconds")
 SAME = ("key", "model", "status", "reason")  # what errors have in common that are one row, the latest of them
 REASON_CHARACTERS = 200  # it may quote what a client sent
 MAX_MODELS = 64  # clients choose the names
@@ -65,20 +65,6 @@ GAUGES = {
     "drift_alarm": "1: warm-ups no longer fit the plan.",
 }
 """What each gauge ``pets_NAME`` says when it is read."""
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedRequest:
-    """A request that is over: ``kind`` is vote, passthrough or refused, ``reason`` why it was not answered."""
-
-    id: str
-    key: str | None
-    kind: str
-    status: int
-    seconds: float
-    model: str | None = None
-    reason: str | None = None
-    retries: int = 0
 
 
 class Share:
@@ -123,25 +109,18 @@ class Share:
         self._question_traces.labels(metadata["warmup"] or "fewer").observe(account.delivered + account.lost)
         self.questions.append(row)
 
-    def record_request(self, request: FinishedRequest) -> None:
-        """Count a request that is over."""
+    def record_request(self, request: dict[str, Any]) -> None:
+        """Count a request that is over: what became of it, by the names of :meth:`Metrics.record_request`."""
         self.stats.keep()
-        outcome = outcome_of(request.status)
-        self._count("requests", 1, request.kind, str(request.status))
-        self._count("retries", request.retries)
-        self._histograms["request_seconds"].labels(request.kind, outcome).observe(request.seconds)
+        outcome = outcome_of(request["status"])
+        self._count("requests", 1, request["kind"], str(request["status"]))
+        self._count("retries", request["retries"])
+        self._histograms["request_seconds"].labels(request["kind"], outcome).observe(request["seconds"])
         if outcome == "answered":
-            self._count("model_requests", 1, self._model(request.model))
+            self._count("model_requests", 1, self._model(request["model"]))
             return
-        row = {
-            "at": self.stats.clock(),
-            "id": request.id,
-            "key": request.key,
-            "model": request.model,
-            "status": request.status,
-            "reason": (request.reason or "returned by the upstream server")[:REASON_CHARACTERS],
-            "seconds": request.seconds,
-        }
+        reason = (request["reason"] or "returned by the upstream server")[:REASON_CHARACTERS]
+        row = {name: request[name] for name in SHOWN_OF_AN_ERROR} | {"at": self.stats.clock(), "reason": reason}
         earlier = next((error for error in self.errors if all(error[name] == row[name] for name in SAME)), None)
         if earlier is not None:
             self.errors.remove(earlier)
@@ -202,9 +181,10 @@ class Metrics:
         for share in self._shares_of(vote.account.key.name):
             share.record_vote(vote, metadata, row)
 
-    def record_request(self, request: FinishedRequest) -> None:
-        """Count a request that is over."""
-        for share in self._shares_of(request.key):
+    def record_request(self, request: dict[str, Any]) -> None:
+        """Count a request that is over: its id, key, model, kind (vote, passthrough or refused), status, seconds,
+        retries, and the reason why it was not answered."""
+        for share in self._shares_of(request["key"]):
             share.record_request(request)
 
     def text(self, key: ApiKey) -> bytes:

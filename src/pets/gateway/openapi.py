@@ -62,11 +62,7 @@ def _chat(settings: Settings) -> dict[str, Any]:
         "max_completion_tokens": tokens,
         "pets": {"type": "object", "properties": options, "additionalProperties": False},
     }
-    body = {"type": "object", "required": ["model", "messages"], "properties": fields}
-    return {
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": _responses("application/json", "text/event-stream"),
-    }
+    return _operation("messages", fields)
 
 
 def _plain(path: str, settings: Settings) -> dict[str, Any]:
@@ -80,7 +76,12 @@ def _plain(path: str, settings: Settings) -> dict[str, Any]:
     }
     for name in form.token_limits:
         fields[name] = {"type": "integer", "minimum": 1, "maximum": limits.max_tokens}
-    body = {"type": "object", "required": ["model", form.content], "properties": fields}
+    return _operation(form.content, fields)
+
+
+def _operation(content: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """A POST whose body has these fields, of which the model and the content are required."""
+    body = {"type": "object", "required": ["model", content], "properties": fields}
     return {
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": _responses("application/json", "text/event-stream"),

@@ -4,7 +4,7 @@ They are in memory alone. A question is its key's own: another key, unless it is
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from pets.gateway.auth import ApiKey
@@ -39,10 +39,21 @@ class RecentQuestions:
 
         ``metadata`` is the ``pets`` object of its response.
         """
-        row = self._row(vote, metadata) | {"at": now, "spent": spent}
-        characters = TEXT_CHARACTERS if self.texts else 0
-        message = last_characters(vote.request.last_user_message, characters)
-        traces = [_trace_row(trace, answer, characters) for trace, answer in _traces(vote)]
+        characters, asked = TEXT_CHARACTERS if self.texts else 0, vote.request.last_user_message
+        message = last_characters(asked, characters)
+        row = {name: metadata[name] for name in SHOWN_OF_A_VOTE} | {
+            "id": vote.answer.id,
+            "key": vote.account.key.name,
+            "model": vote.request.model,
+            "question": last_characters(" ".join(asked.split()), PREVIEW_CHARACTERS if self.texts else 0),
+            "answer": _answer(metadata["answer"]),
+            "parts": vote_parts(metadata),
+            "at": now,
+            "spent": spent,
+        }
+        question = vote.outcome.question
+        names = question.representatives()
+        traces = [_trace_row(trace, names, characters) for _, trace in sorted((question.traces or {}).items())]
         answers = sorted(metadata["votes"].items(), key=lambda item: -item[1])
         detail = row | {
             "message": message,
@@ -67,17 +78,6 @@ class RecentQuestions:
         hidden = {"server": None}  # which servers there are, and what they say, is the operator's business
         traces = [trace | hidden | {"error": trace["error"] and "failed"} for trace in detail["trace_list"]]
         return detail | {"trace_list": traces}
-
-    def _row(self, vote: Vote, metadata: dict[str, Any]) -> dict[str, Any]:
-        message = " ".join(vote.request.last_user_message.split())
-        return {name: metadata[name] for name in SHOWN_OF_A_VOTE} | {
-            "id": vote.answer.id,
-            "key": vote.account.key.name,
-            "model": vote.request.model,
-            "question": last_characters(message, PREVIEW_CHARACTERS if self.texts else 0),
-            "answer": _answer(metadata["answer"]),
-            "parts": vote_parts(metadata),
-        }
 
 
 def vote_parts(metadata: dict[str, Any]) -> list[tuple[str, str, float]]:
@@ -127,18 +127,11 @@ def _answer(answer: str | None) -> str | None:
     return None if answer is None else answer[:ANSWER_CHARACTERS]
 
 
-def _traces(vote: Vote) -> Iterator[tuple[StoredTrace, str | None]]:
-    """The traces of a vote in launch order, each with the answer that it counts for."""
-    question = vote.outcome.question
-    names = question.representatives()
-    for _, trace in sorted((question.traces or {}).items()):
-        yield trace, None if trace.answer is None else names.get(trace.answer, trace.answer)
-
-
-def _trace_row(trace: StoredTrace, answer: str | None, characters: int) -> dict[str, Any]:
+def _trace_row(trace: StoredTrace, names: Mapping[str, str], characters: int) -> dict[str, Any]:
+    """What is shown of a trace, with the name of the class that it counts for as its answer."""
     return {
         "number": trace.number + 1,
-        "answer": _answer(answer),
+        "answer": _answer(trace.answer and names.get(trace.answer, trace.answer)),
         "finish": trace.finish,
         "tokens": trace.tokens,
         "seconds": round(trace.seconds, 3),

@@ -99,9 +99,9 @@ def _usage(vote: Vote) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": completion + prompt}
 
 
-def _envelope(vote: Vote, kind: str) -> dict[str, Any]:
+def _envelope(vote: Vote, object_type: str) -> dict[str, Any]:
     id, model = f"chatcmpl-{vote.answer.id}", vote.request.fields["model"]
-    return {"id": id, "object": kind, "created": int(time.time()), "model": model}
+    return {"id": id, "object": object_type, "created": int(time.time()), "model": model}
 
 
 def _delta(delta: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,6 @@ class Settings:
     timeout: float = 600.0
     concurrency: int = 256
     queue: int = 1024
-    max_n: int = 16  # traces in one upstream request
     tries: int = 6
     rpm: int | None = None
     tpm: int | None = None
@@ -50,7 +49,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in ("max_traces", "concurrency", "queue", "max_n", "tries"):
+        for name in ("max_traces", "concurrency", "queue", "tries"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is 1 or more; got {getattr(self, name)}.")
         for name in ("timeout", "keepalive"):

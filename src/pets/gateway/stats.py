@@ -1,14 +1,17 @@
-"""``ShareStats``: what the dashboard shows of one share of a gateway's work, read from its Prometheus registry."""
+"""``ShareStats``: what the dashboard shows of one share of a gateway's work, read from its Prometheus registry.
 
-from collections import defaultdict
-from collections.abc import Callable
+A ``History`` has snapshots of what was counted; two of them differ by what came between.
+"""
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
-
-from pets.gateway.timeseries import RESOLUTIONS, SHORTEST_RATE_S, Counts, History, quantile
 
 CLIENT_GONE = 499
 REQUEST_SECONDS = (
@@ -24,6 +27,12 @@ LATENCIES = {"vote": slice(BALANCE + 1, BALANCE + 1 + BUCKETS), "plain": slice(B
 """The buckets of each kind of request among the columns of the history."""
 RATE_INTERVALS = 3  # that the rate of requests is taken over: 60 to 90 seconds
 
+RESOLUTIONS = {"hour": (30, 120), "day": (720, 120)}
+"""Seconds of an interval and their number, by the span of time that they are."""
+SHORTEST_RATE_S = 60.0  # the first seconds say little of the hours to come
+
+Counts = NDArray[np.float64]
+"""What was counted so far: a number for each column."""
 Samples = defaultdict[str, dict[tuple[str, ...], float]]
 """The values of a registry, by the sample's name and the values of its labels."""
 
@@ -39,6 +48,53 @@ def outcome_of(status: int) -> str:
     if not status or status >= 500:
         return "failed"
     return "answered" if status < 400 else "refused"
+
+
+class History:
+    """The counts at the start of each interval of the last hour and day; where none was counted, no snapshot is kept.
+
+    ``read`` gives the counts as they are, ``clock`` the time in seconds. A clock that is set back begins no interval.
+    """
+
+    def __init__(self, read: Callable[[], Counts], clock: Callable[[], float]) -> None:
+        self._read, self.clock = read, clock
+        self._rings: dict[str, deque[tuple[int, Counts]]] = {
+            span: deque(maxlen=size + 1) for span, (_, size) in RESOLUTIONS.items()
+        }
+        self.keep()
+
+    def keep(self) -> None:
+        """Keep a snapshot where an interval has begun; before anything is counted in it."""
+        now, counts = self.clock(), None
+        for span, ring in self._rings.items():
+            number = int(now // RESOLUTIONS[span][0])
+            if not ring or number > ring[-1][0]:
+                counts = self._read() if counts is None else counts
+                ring.append((number, counts))
+
+    def increases(self, span: str, counts: Counts) -> tuple[list[int], Counts]:
+        """When each interval began, the present one last, and what was counted in it until ``counts``: a row each."""
+        (seconds, size), ring = RESOLUTIONS[span], self._rings[span]
+        last = max(int(self.clock() // seconds), ring[-1][0])
+        snapshots = [*ring, (last + 1, counts)]
+        numbers = np.arange(last + 1 - size, last + 2)
+        # An interval without a snapshot began with the counts of the next one that has one.
+        rows = np.searchsorted([number for number, _ in snapshots], numbers)
+        at_starts = np.stack([counts for _, counts in snapshots])[rows]
+        return [int(number) * seconds for number in numbers[:-1]], np.diff(at_starts, axis=0)
+
+    def per_second(self, column: int, counts: Counts) -> float:
+        """How fast a column that others move, too, grew until ``counts``: in the last hour, or since it is known.
+
+        It is not known where it is NaN.
+        """
+        now, (seconds, size) = self.clock(), RESOLUTIONS["hour"]
+        starts = [(number * seconds, float(at_start[column])) for number, at_start in self._rings["hour"]]
+        known = [(start, count) for start, count in starts if not math.isnan(count)]
+        if not known or math.isnan(latest := float(counts[column])):
+            return 0.0
+        since, before = next((row for row in reversed(known) if row[0] <= now - size * seconds), known[0])
+        return max(0.0, latest - before) / max(SHORTEST_RATE_S, now - since)
 
 
 class ShareStats:
@@ -84,7 +140,7 @@ class ShareStats:
         starts, increases = self._history.increases(span, _counts(self._samples()))
         seconds, _ = RESOLUTIONS[span]
         columns: dict[str, list[Any]] = {
-            name: [_number(count) for count in increases[:, place]] for place, name in enumerate(COLUMNS)
+            name: [_number(count) for count in increases[:, index]] for index, name in enumerate(COLUMNS)
         }
         for kind, buckets in LATENCIES.items():
             quantiles = [_quantiles(row) for row in increases[:, buckets]]
@@ -137,3 +193,20 @@ def _quantiles(buckets: Counts) -> list[float | None]:
 def _number(count: float) -> int | float:
     """A count as a whole number; amounts of money have parts of one."""
     return int(count) if float(count).is_integer() else float(count)
+
+
+def quantile(bounds: Sequence[float], cumulative: Sequence[float], share: float) -> float | None:
+    """A quantile by the buckets of a histogram, linear within a bucket; None where nothing was observed.
+
+    ``cumulative`` has a count for each of the upper ``bounds`` and one of all; what is over the last bound counts as
+    that.
+
+    >>> quantile((0.1, 0.5, 1.0), (0, 8, 10, 10), 0.5)
+    0.35
+    """
+    if not (total := cumulative[-1]):
+        return None
+    rank, uppers = share * total, (*bounds, bounds[-1])
+    index = next(index for index, count in enumerate(cumulative) if count >= rank)
+    lower, below = (uppers[index - 1], cumulative[index - 1]) if index else (0.0, 0.0)
+    return round(lower + (uppers[index] - lower) * (rank - below) / (cumulative[index] - below), 4)

@@ -11,10 +11,10 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import IO, Any
 
 LOGGER = logging.getLogger("pets.gateway")
-HAS_OPENTELEMETRY = importlib.util.find_spec("opentelemetry") is not None
 
 
 class JsonLines(logging.Formatter):
@@ -41,10 +41,10 @@ def log_to(stream: IO[str], level: str = "INFO") -> None:
 @contextmanager
 def span(name: str, headers: Mapping[str, str], attributes: Mapping[str, Any]) -> Iterator[None]:
     """Trace one request as a child of the client's span; ``attributes`` are read when it ends."""
-    if not HAS_OPENTELEMETRY:
+    propagate, trace = _opentelemetry()
+    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):  # nobody collects spans
         yield
         return
-    propagate, trace = _opentelemetry("propagate"), _opentelemetry("trace")
     tracer = trace.get_tracer("pets.gateway")
     parent = propagate.extract(dict(headers))
     with tracer.start_as_current_span(name, context=parent, kind=trace.SpanKind.SERVER) as current:
@@ -56,6 +56,9 @@ def span(name: str, headers: Mapping[str, str], attributes: Mapping[str, Any]) -
                     current.set_attribute(f"pets.{key}", value)
 
 
-def _opentelemetry(module: str) -> Any:
-    """A module of OpenTelemetry, imported when it is used: it is an extra."""
-    return importlib.import_module(f"opentelemetry.{module}")
+@cache
+def _opentelemetry() -> tuple[Any, Any]:
+    """OpenTelemetry's modules ``propagate`` and ``trace``, an extra; None where it is not installed."""
+    if importlib.util.find_spec("opentelemetry") is None:
+        return None, None
+    return importlib.import_module("opentelemetry.propagate"), importlib.import_module("opentelemetry.trace")

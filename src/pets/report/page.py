@@ -29,16 +29,11 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a table: what is shown, what it is sorted by, and whether it is a number."""
+    """A cell of a table: what is shown, and the number that it is sorted by, if it is one."""
 
     text: str
     value: float | None = None
     html: str = ""
-
-    @property
-    def is_number(self) -> bool:
-        """Whether it is set as numbers are."""
-        return self.value is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +62,8 @@ class VotedQuestion:
         shown = self.shown()
         total = sum(number for _, number in shown)
         parts = (f'<i style="width:{100 * number / total:.6g}%" data-votes="{number:g}"></i>' for _, number in shown)
-        kind = "bar wrong" if self.wrong else "bar"
-        return f'<div class="{kind}" aria-hidden="true">{"".join(parts)}</div>'
+        css_class = "bar wrong" if self.wrong else "bar"
+        return f'<div class="{css_class}" aria-hidden="true">{"".join(parts)}</div>'
 
     def counts(self) -> str:
         """The votes in words."""
@@ -137,7 +132,7 @@ class Page:
         The rows come sorted by the column ``rising``, if by any.
         """
         id = f"table{next(self._numbers)}"
-        numbers = [bool(rows) and rows[0][column].is_number for column in range(len(columns))]
+        numbers = [bool(rows) and rows[0][column].value is not None for column in range(len(columns))]
         heads = "".join(
             f'<th scope="col"{" class=number" if number else ""}{" aria-sort=ascending" if name == rising else ""}>'
             f'<button type="button">{escape(name)}</button></th>'

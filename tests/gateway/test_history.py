@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.gateway.timeseries import RESOLUTIONS, History, quantile
+from pets.gateway.stats import RESOLUTIONS, History, quantile
 
 
 class Counted:
