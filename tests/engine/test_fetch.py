@@ -85,7 +85,7 @@ class Noting:
     async def opened(self, request):
         return True
 
-    async def released(self, request, error):
+    def released(self, request, error):
         pass
 
     async def delivered(self, request, completions, endpoint, seconds):

@@ -92,11 +92,14 @@ def test_traces_are_written_before_they_are_counted():
     assert launched.state == (2, 0, 0) and launched.driver.allocator.verdict("a").votes == (("A", 1.0),)
 
 
-def test_launches_that_a_reply_leaves_out_are_released_before_the_others_are_read():
+def test_launches_that_a_reply_leaves_out_are_released_and_nothing_has_failed():
     launched = Launched()
     settlement, request = launched.settlement, launched.request
-    launched.do(settlement.opened(request), settlement.delivered(request, completions("Answer: A"), 0, 1.0))
+    launched.do(settlement.opened(request))
+    settlement.released(request.part(1, 1), None)
+    launched.do(settlement.delivered(request, completions("Answer: A"), 0, 1.0))
     assert launched.ledger.entries == [("opened", 2), ("released", 1), ("delivered", 1)]
+    assert launched.driver.stops.failures == {}
 
 
 def test_what_may_have_been_sampled_is_charged_and_casts_no_vote():

@@ -225,7 +225,9 @@ class BatchFetcher(Fetcher):
         if len(completions) == request.size:
             return []
         self.faults["fewer choices"] += 1
-        return [request.part(len(completions), request.size - len(completions))]
+        rest = request.part(len(completions), request.size - len(completions))
+        receiver.released(rest, None)  # not before: until its traces are written, a job is read again as it was sent
+        return [rest]
 
     async def _failed(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> list[TraceRequest]:
         """Settle a request that brought nothing: charged where it may have been sampled, else tried again."""
@@ -237,12 +239,12 @@ class BatchFetcher(Fetcher):
         if isinstance(error, RefusedError):
             if request.size == 1 or not self._leaves or isinstance(error, FieldsRefusedError):
                 return await self._handed_on(request, error, receiver)
-            await receiver.released(request, error)
+            receiver.released(request, error)
             return list(request.split(-(-request.size // 2)))
         request.tries += 1
         if request.tries >= self._tries:
             return await self._handed_on(request, error, receiver)
-        await receiver.released(request, error)
+        receiver.released(request, error)
         return [request]
 
     async def _handed_on(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> list[TraceRequest]:

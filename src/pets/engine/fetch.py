@@ -147,8 +147,8 @@ class Receiver(Protocol):
     ) -> None:
         """Traces that came back for the first launches of the request."""
 
-    async def released(self, request: TraceRequest, error: SamplerError) -> None:
-        """An attempt that was not sampled: nothing is charged, and it will be tried again."""
+    def released(self, request: TraceRequest, error: SamplerError | None) -> None:
+        """An attempt that was not sampled, or what a reply left out: free, and it will be tried again."""
 
     async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
         """An attempt that may have been sampled: charged, if the budget pays for another one, which the value says."""
@@ -324,6 +324,7 @@ class Fetcher:
                 self.faults["fewer choices"] += 1
                 rest = request.part(len(outcome), request.size - len(outcome))
                 rest.tries = 0  # the server is well
+                receiver.released(rest, None)
                 async with asyncio.TaskGroup() as group:  # what came may be held until the rest is there
                     group.create_task(self._attempts(rest, receiver))
                     await receiver.delivered(request, outcome, endpoint.number, seconds)  # no task: one may never begin
@@ -437,13 +438,13 @@ class Fetcher:
         """
         endpoint.answered = True
         if error.status in FATAL_STATUSES:
-            await receiver.released(request, error)
+            receiver.released(request, error)
             if not self.pool_for(request.prompt).stand_down(endpoint, asyncio.get_running_loop().time()):
                 raise error
             return True
         if request.size == 1:
             return await self._declined(request, error, receiver)
-        await receiver.released(request, error)
+        receiver.released(request, error)
         request.refused_n = request.size
         await self._fetch_parts(request, -(-request.size // 2), receiver)
         return False
@@ -463,7 +464,7 @@ class Fetcher:
         waited = asyncio.get_running_loop().time() - waiting_since
         exhausted = self._patience_s is not None and waited > self._patience_s
         if isinstance(error, UnreachableError):
-            await receiver.released(request, error)
+            receiver.released(request, error)
             self._check_outage(error, request)
             return True
         self._outage_since = self.outage = None
@@ -475,7 +476,7 @@ class Fetcher:
             request.tries += 1
         if request.tries >= self._tries or exhausted:
             return await self._declined(request, error, receiver)
-        await receiver.released(request, error)
+        receiver.released(request, error)
         return True
 
     async def _declined(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> bool:
@@ -484,7 +485,7 @@ class Fetcher:
             await receiver.given_up(request, error)
             return False
         request.attempt, request.tries = request.attempt + 1, 0
-        await receiver.released(request, error)
+        receiver.released(request, error)
         return True
 
     def _check_outage(self, error: UnreachableError, request: TraceRequest) -> None:

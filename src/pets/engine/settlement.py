@@ -75,8 +75,6 @@ class Settlement:
         """As :meth:`~pets.engine.fetch.Receiver.delivered`: read, written down, then told."""
         question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
-        if len(completions) < request.size:
-            self._ledger.released(request.part(len(completions), request.size - len(completions)))
         try:
             forms = await self.reading.read(question, completions)
         except BaseException:  # paid for, and no vote
@@ -100,12 +98,13 @@ class Settlement:
             self._faults["no log-probabilities"] += 1
         self._wake()
 
-    async def released(self, request: TraceRequest, error: SamplerError) -> None:
+    def released(self, request: TraceRequest, error: SamplerError | None) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.released`."""
-        self._arrivals.failed(request.owner, error)
-        if error.status in FATAL_STATUSES:
-            self._arrivals.turned_away()
         self._ledger.released(request)
+        if error is not None:
+            self._arrivals.failed(request.owner, error)
+            if error.status in FATAL_STATUSES:
+                self._arrivals.turned_away()
 
     async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
         """As :meth:`~pets.engine.fetch.Receiver.lost`."""
