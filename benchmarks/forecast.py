@@ -86,7 +86,7 @@ def predicted(draw: Draw, sizes: NDArray[np.int64], level: float, up_to: float) 
     tallies = [tally_after(draw, row, size) for row, size in enumerate(sizes.tolist())]
     P, okg, seed = draw.size, make_policy("okg"), draw.repetition
     for most in sorted({min(reach, up_to, float(P)) for reach in (4.0 * sizes.mean(), up_to)}):  # a near end is cheaper
-        played = forecast(tallies, okg, up_to=most, cap=P, horizon=P, runs=SIMULATED_RUNS, seed=seed)
+        played = forecast(tallies, okg, up_to=most, max_traces=P, horizon=P, runs=SIMULATED_RUNS, seed=seed)
         if (budget := played.budget_for(level)) is not None:
             return budget
     return float("inf")

@@ -262,7 +262,7 @@ def test_batch_jobs_need_a_store_and_one_provider(serve):
         Engine(problems, endpoint=url, model="mock", batch_api=True)
     with pytest.raises(InputError, match="one provider"):
         Engine(problems, endpoint=[url, url], model="mock", batch_api=True, store=":memory:")
-    with pytest.raises(InputError, match="pets batch write"):
+    with pytest.raises(InputError, match="--to FILE"):
         Engine(problems, model="mock", batch_api=True, store=":memory:")
 
 

@@ -88,7 +88,7 @@ def _played_on(path: str, run: str, question: ForecastOptions, simulation: Simul
         tallies,
         make_policy(question.policy),
         up_to=question.up_to,
-        cap=cap and max(cap, int(question.up_to)),
+        max_traces=cap and max(cap, int(question.up_to)),
         runs=simulation.repetitions,
         seed=simulation.seed,
     )

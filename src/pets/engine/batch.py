@@ -138,13 +138,13 @@ class JobLedger(RunLedger):
         """As :meth:`pets.samplers.batch.JobJournal.write_job`."""
         transaction = self._transaction()
         transaction.jobs.append(job)
-        await asyncio.shield(transaction.durable)
+        await transaction.durable()
 
     async def drop_job(self, job: BatchJob) -> None:
         """As :meth:`pets.samplers.batch.JobJournal.drop_job`."""
         transaction = self._transaction()
         transaction.dropped_jobs.append(job)
-        await asyncio.shield(transaction.durable)
+        await transaction.durable()
 
 
 class BatchFetcher(Fetcher):

@@ -57,7 +57,7 @@ def forecast(
     policy: Policy,
     *,
     up_to: float = 32.0,
-    cap: int | None = 64,
+    max_traces: int | None = 64,
     horizon: int | None = 64,
     runs: int = 8,
     seed: int = 0,
@@ -82,12 +82,9 @@ def forecast(
         raise InputError(f"{now:.1f} traces per question are spent already; look further than {up_to:g} with --up-to.")
     grid = np.linspace(now, up_to, POINTS)
     rng = np.random.default_rng(seed)
-    curves = np.array(
-        [
-            _played(sample, prior, Allocator(policy, Budget(int(grid[-1] * len(sample)), cap)), grid, horizon, rng)
-            for _ in range(runs)
-        ]
-    )
+    total = int(grid[-1] * len(sample))
+    allocators = [Allocator(policy, Budget(total, max_traces)) for _ in range(runs)]
+    curves = np.array([_played(sample, prior, allocator, grid, horizon, rng) for allocator in allocators])
     return Forecast(grid, curves.mean(axis=0), curves.std(axis=0))
 
 
@@ -134,8 +131,8 @@ class _Simulated:
         """What trace ``number`` says; the same whenever it is asked."""
         while len(self._path) <= number:
             votes = self._rng.random() < self._chance
-            place = int(np.searchsorted(self._edges, self._rng.random() * self._edges[-1]))
-            self._path.append(str(place) if votes else None)
+            index = int(np.searchsorted(self._edges, self._rng.random() * self._edges[-1]))
+            self._path.append(str(index) if votes else None)
         return self._path[number]
 
 

@@ -51,15 +51,15 @@ class Judging:
         """
         names: list[str | None] = []
         async with question.reading:
-            for place, form in enumerate(forms):
+            for index, form in enumerate(forms):
                 name = None if form is None else question.class_of(form)
                 if form is not None and name is None:
-                    name = await self._judged(question, completions, place, form)
+                    name = await self._judged(question, completions, index, form)
                     question.put_into(form, name)
                 names.append(name)
         return names
 
-    async def _judged(self, question: OpenQuestion, completions: list[Completion], place: int, form: str) -> str:
+    async def _judged(self, question: OpenQuestion, completions: list[Completion], index: int, form: str) -> str:
         judge, known = question.answer_type, question.class_names()
         assert isinstance(judge, Judge)
         content = question.problem.prompt.content
@@ -68,10 +68,10 @@ class Judging:
         if request is None:
             return form
         prompt, numbered = request
-        completion = completions[place]
-        completions[place] = _with_reply(completion, _dearest(judge, prompt))
+        completion = completions[index]
+        completions[index] = _with_reply(completion, _dearest(judge, prompt))
         reply = await self._ask(judge, prompt)
-        completions[place] = _with_reply(completion, reply)
+        completions[index] = _with_reply(completion, reply)
         number = judge.verdict(reply.text, len(numbered))
         if number is None and reply.finish != FAILED:
             self.faults["judge: no number"] += 1

@@ -79,9 +79,10 @@ class Ledger:
 
 @dataclass(slots=True)
 class _Transaction:
-    """What the next transaction writes, and the future of those who wait for it."""
+    """What the next transaction writes, and what those wait for whose writes these are."""
 
-    durable: asyncio.Future[None]
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    error: BaseException | None = None
     problems: list[Problem] = field(default_factory=list)
     launched: list[Launch] = field(default_factory=list)
     holds: list[int] = field(default_factory=list)
@@ -93,6 +94,12 @@ class _Transaction:
     wave: int | None = None
     jobs: list[BatchJob] = field(default_factory=list)
     dropped_jobs: list[BatchJob] = field(default_factory=list)
+
+    async def durable(self) -> None:
+        """Wait until it is on disk; raises what went wrong."""
+        await self.over.wait()
+        if self.error is not None:
+            raise self.error
 
     def write(self, run: Run) -> None:
         if self.wave is not None:
@@ -149,7 +156,7 @@ class RunLedger(Ledger):
         self._run.check(problem)
         transaction = self._transaction()
         transaction.problems.append(problem)
-        await asyncio.shield(transaction.durable)
+        await transaction.durable()
 
     async def opened(self, request: TraceRequest) -> None:
         """As :meth:`Ledger.opened`; the allocator has reserved what is written here."""
@@ -164,14 +171,14 @@ class RunLedger(Ledger):
                 transaction.holds.append(hold)
             self._opened[launch] = hold
         try:
-            await asyncio.shield(transaction.durable)
+            await transaction.durable()
         except asyncio.CancelledError:
             self.released(request)
             raise
 
     async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """As :meth:`Ledger.delivered`."""
-        await asyncio.shield(self._write_traces(traces))
+        await self._write_traces(traces).durable()
 
     def lost(self, request: TraceRequest, usage: Usage) -> None:
         """As :meth:`Ledger.lost`."""
@@ -197,7 +204,7 @@ class RunLedger(Ledger):
 
     async def given_up(self, traces: Sequence[StoredTrace]) -> None:
         """As :meth:`Ledger.given_up`."""
-        await asyncio.shield(self._write_traces(traces))
+        await self._write_traces(traces).durable()
 
     async def choose(self, answer_type: str) -> None:
         """As :meth:`Ledger.choose`: once, before any trace that was read by it."""
@@ -206,7 +213,7 @@ class RunLedger(Ledger):
             return
         transaction = self._transaction()
         transaction.settings = replace(settings, more={**settings.more, "answer_type": answer_type})
-        await asyncio.shield(transaction.durable)
+        await transaction.durable()
 
     def begin_wave(self, wave: int) -> None:
         """As :meth:`Ledger.begin_wave`: written with its first launches, or before them."""
@@ -216,11 +223,11 @@ class RunLedger(Ledger):
         """As :meth:`Ledger.answered`: written with what comes next."""
         self._transaction().answered.append(question)
 
-    def _write_traces(self, traces: Sequence[StoredTrace]) -> asyncio.Future[None]:
+    def _write_traces(self, traces: Sequence[StoredTrace]) -> _Transaction:
         transaction = self._transaction()
         transaction.traces += traces
         self._forget([trace.launch for trace in traces])
-        return transaction.durable
+        return transaction
 
     def _forget(self, launches: Sequence[Launch]) -> None:
         for launch in launches:
@@ -230,7 +237,7 @@ class RunLedger(Ledger):
     def _transaction(self) -> _Transaction:
         """The next one to be written."""
         if self._next is None:
-            self._next = _Transaction(asyncio.get_running_loop().create_future())
+            self._next = _Transaction()
             if self._writer is None:
                 self._writer = asyncio.create_task(self._write_all())
         return self._next
@@ -240,14 +247,11 @@ class RunLedger(Ledger):
         loop = asyncio.get_running_loop()
         while (transaction := self._next) is not None:
             self._next = None
-            error: BaseException | None = StateError("the run has ended: nothing more is written.")
-            if self._thread is not None:
+            if self._thread is None:
+                transaction.error = StateError("the run has ended: nothing more is written.")
+            else:
                 done = loop.run_in_executor(self._thread, transaction.write, self._run)
                 await asyncio.wait([done])
-                error = done.exception()
-            if error is not None:
-                transaction.durable.set_exception(error)  # those who wait are told
-                transaction.durable.exception()  # heard, also if every waiter is gone
-                continue
-            transaction.durable.set_result(None)
+                transaction.error = done.exception()
+            transaction.over.set()
         self._writer = None

@@ -40,7 +40,6 @@ MOST_LEFT_PER_IN_FLIGHT = 8.0  # traces left for each in flight, at the end of a
 QUESTIONS_PER_IN_FLIGHT = 32  # with that many questions for each trace in flight a batch is not small
 ENOUGH_WAVES = 12  # nearly as good as a look after every trace
 PRICES = np.geomspace(0.3, 1e-5, 24)  # of a trace, in doubt
-NO_LIMIT = 1 << 30  # traces
 STRAGGLERS_SHARE = 0.125  # of a wave, at most, that the next one may begin without
 
 
@@ -141,13 +140,10 @@ def pace_of(
         longer = max(longer, (FEWEST_WAVES - 1) * SLOWEST_TRACE)
     small = questions < QUESTIONS_PER_IN_FLIGHT * concurrency
     wanted = int(1 + longer / SLOWEST_TRACE + 1e-9)
-    if small and wanted <= MOST_WAVES and _plans_waves(policy):
+    plans_waves = "waves" in {option.name for option in fields(policy)}  # type: ignore[arg-type]
+    if small and wanted <= MOST_WAVES and plans_waves:
         return replace(pace, waves=wanted)
     return replace(pace, left_per_in_flight=_left_per_in_flight(longer, pace.rounds, concurrency))
-
-
-def _plans_waves(policy: IndexPolicy) -> bool:
-    return "waves" in {option.name for option in fields(policy)}  # type: ignore[arg-type]
 
 
 def _left_per_in_flight(longer: float, rounds: float, concurrency: int) -> float:

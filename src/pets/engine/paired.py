@@ -8,9 +8,8 @@ from scipy.stats import binomtest
 
 from pets.answers.base import AnswerType
 from pets.engine.question import Answer, answer_type_of
+from pets.engine.summary import NORMAL_95
 from pets.questions import Problem
-
-NORMAL_95 = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,16 +70,12 @@ def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedC
     """A run as it stands: a sample of large batches, lengths left aside so that it costs little."""
     weighs = allocator.policy.sees == "traces"
     sample = sampled(questions, WEIGHTED_PROGRESS_QUESTIONS if weighs else PROGRESS_QUESTIONS)
-    decisions = [_without_lengths(decision) for decision in decisions_of(allocator, sample)]
+    decisions = [replace(d, tally=replace(d.tally, mean_tokens=0.0)) for d in decisions_of(allocator, sample)]
     certify = Certifier(decisions, allocator.policy.zone)
     certificates = [certify(decision) for decision in decisions]
     hardest = sorted(zip(sample, certificates, strict=True), key=lambda row: row[1])[:5]
     answered = sum(bool(decision.tally.counts) for decision in decisions) / len(decisions)
     return ExpectedConsistency(sum(certificates) / len(certificates), answered, tuple(hardest))
-
-
-def _without_lengths(decision: Decision) -> Decision:
-    return replace(decision, tally=replace(decision.tally, mean_tokens=0.0))
 
 
 def policy_certificate(policy: Policy, decision: Decision) -> float:

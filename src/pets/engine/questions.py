@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pets.answers.base import AnswerType
 from pets.confidence import Kind
 from pets.core.money import Currency
-from pets.engine.question import UNCOUNTED, OpenQuestion, QuestionTotals, TraceReader, answer_type_of
+from pets.engine.question import UNCOUNTED, OpenQuestion, QuestionTotals, answer_type_of
 from pets.questions import Problem
 from pets.registry import spec_of
 from pets.types import Launch
@@ -100,18 +100,6 @@ class OpenQuestions:
             price=self._price,
             totals=totals,
             keep_traces=self._keep_traces,
-        )
-
-    def make_voted(self, problem: Problem, position: int, *, payer: str, reader: TraceReader | None) -> OpenQuestion:
-        """A question that is submitted alone: it is read as it says itself, and all its traces are kept."""
-        return OpenQuestion(
-            problem,
-            answer_type_of(problem),
-            position=position,
-            confidence_kind=self._confidence,
-            keep_traces=True,
-            payer=payer,
-            reader=reader,
         )
 
     def open(self, question: OpenQuestion) -> None:

@@ -81,11 +81,11 @@ class ReadingThreads:
     async def _read_in_turn(self, question: OpenQuestion, completions: list[Completion]) -> list[str | None]:
         """The form of each trace, one after the other in the thread that reads."""
         forms: list[str | None] = []
-        for place, completion in enumerate(completions):
+        for index, completion in enumerate(completions):
             try:
                 forms.append(await self._read_one(question, completion))
             except _GivenUpError:
-                completions[place] = replace(completion, finish=UNREAD)
+                completions[index] = replace(completion, finish=UNREAD)
                 forms.append(None)
         return forms
 
@@ -179,13 +179,13 @@ class TraceReading:
     ) -> None:
         self._wiring, self._choice, self._judging = wiring, choice, judging
         self._soft_temperature = soft_temperature
-        self._threads = ReadingThreads()
+        self.threads = ReadingThreads()
 
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[str | None]:
         """The form of each trace; the traces are put at what they cost with their judgements."""
         if question.answer_type.chosen_from_traces and self._choice is not None:
             await self._await_choice(self._choice, question, completions)
-        forms = await self._threads.read(question, completions)
+        forms = await self.threads.read(question, completions)
         if question.answer_type.asks_model and self._judging is not None:
             forms = await self._judging.join(question, completions, forms)
         return forms
@@ -238,14 +238,6 @@ class TraceReading:
                     question.read_as(chosen)
         choice.held = []
         choice.made.set()
-
-    def end_soon(self) -> None:
-        """The run is to end: what is still being read a second later is given up."""
-        self._threads.end_soon()
-
-    def close(self) -> None:
-        """Give back the threads; twice does no harm."""
-        self._threads.close()
 
 
 def soft_vote(
@@ -314,14 +306,14 @@ class _Job(Generic[T]):
         self._work, self._most_s, self.outcome = work, most_s, Future[T]()
         self.broken_off = False
         self.ended = threading.Event()
-        self._thread = 0  # while it is done
+        self.thread = 0  # in which it is being done
         self._lock = threading.Lock()  # held to look at the thread: it does not end meanwhile
         self._cpu_begun = self._clock_begun = 0.0
 
     def run(self) -> None:
         """Do it, in the thread that calls; what nobody waits for any more is dropped."""
         self._cpu_begun, self._clock_begun = time.thread_time(), time.monotonic()
-        self._thread = threading.get_ident()
+        self.thread = threading.get_ident()
         try:
             value = self._work()
         except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
@@ -331,26 +323,21 @@ class _Job(Generic[T]):
             with suppress(InvalidStateError):
                 self.outcome.set_result(value)
         with self._lock:
-            self._thread = 0
+            self.thread = 0
         self.ended.set()
 
     @property
     def too_long(self) -> bool:
         """Whether it is being done and has taken more of the processor's time than it may."""
         with self._lock:
-            return bool(self._thread) and self._seconds() > self._most_s
-
-    @property
-    def under_way(self) -> bool:
-        """Whether it is being done."""
-        return bool(self._thread)
+            return bool(self.thread) and self._seconds() > self._most_s
 
     def break_off(self) -> bool:
         """Raise an error in its thread if it takes too long; whether that was so, and the thread ends with it."""
         with self._lock:
-            self.broken_off = bool(self._thread) and self._seconds() > self._most_s
+            self.broken_off = bool(self.thread) and self._seconds() > self._most_s
             if self.broken_off:
-                thread, error = ctypes.c_ulong(self._thread), ctypes.py_object(_GivenUpError)
+                thread, error = ctypes.c_ulong(self.thread), ctypes.py_object(_GivenUpError)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, error)
         return self.broken_off
 
@@ -358,7 +345,7 @@ class _Job(Generic[T]):
         """Processor seconds so far."""
         if not hasattr(time, "pthread_getcpuclockid"):
             return (time.monotonic() - self._clock_begun) / CLOCK_PER_CPU
-        return time.clock_gettime(time.pthread_getcpuclockid(self._thread)) - self._cpu_begun
+        return time.clock_gettime(time.pthread_getcpuclockid(self.thread)) - self._cpu_begun
 
 
 class _Worker:
@@ -384,7 +371,7 @@ class _Worker:
         that is raised in a thread may come anywhere, so only work that might never end gets one.
         """
         job.outcome.cancel()
-        if job.under_way and not self._break_off(job):
+        if job.thread and not self._break_off(job):
             self._start(lambda: self._watch(job))
 
     def close(self) -> None:

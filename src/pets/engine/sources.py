@@ -77,8 +77,8 @@ def mixed(config: RunConfig, samplers: Mapping[str, Sequence[Sampler]]) -> list[
     prices = config.prices("")
     differ = len(set(prices)) > 1
     return [
-        MixtureSampler(sampler, mixture, place, share.name, prices[place].currency() if differ else None)
-        for place, share in enumerate(config.models)
+        MixtureSampler(sampler, mixture, index, share.name, prices[index].currency() if differ else None)
+        for index, share in enumerate(config.models)
         for sampler in samplers[share.name]
     ]
 

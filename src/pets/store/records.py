@@ -249,7 +249,8 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     """The parameters of ``ADD_TRACE``."""
     c = trace.confidences
     measured = (None,) * 5 if c is None else (c.mean, c.tail, c.lowest, c.bottom, c.tokens)
-    answer, error = (None if text is None else storable(text) for text in (trace.answer, trace.error))
+    answer = None if trace.answer is None else storable(trace.answer)
+    error = None if trace.error is None else storable(trace.error)
     counted = (answer, storable(trace.finish), trace.tokens, trace.prompt_tokens)
     soft = None if trace.soft is None else storable(json.dumps(trace.soft.to_plain(), ensure_ascii=False))
     tried = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)

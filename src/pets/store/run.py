@@ -151,7 +151,9 @@ class Run(RunView):
                 transaction.executemany(sql.DROP_LAUNCH, ((self.id, *launch) for launch in cancelled))
                 transaction.execute(sql.TOUCH, (self.id, time.time()))
         except RowError as error:
-            raise StateError(_refusal(self.id, error)) from None
+            wrong = "a trace came without a launch" if error.orphan else "a launch or a trace came twice"
+            rule = "Write the launch first." if error.orphan else "Each is written once."
+            raise StateError(f"run {self.id}: {wrong}; nothing was written. {rule}") from None
 
     def set_answers(self, traces: Iterable[StoredTrace]) -> None:
         """Write what traces that are there already say, now that they have been read again."""
@@ -287,9 +289,3 @@ def _storable_row(run: int, position: int, problem: Problem) -> tuple[Any, ...]:
         except UnicodeEncodeError:
             raise InputError(f"a question cannot be kept: {text[:40]!r} is no UTF-8. Repair it.") from None
     return row
-
-
-def _refusal(run: int, error: RowError) -> str:
-    if error.orphan:
-        return f"run {run}: a trace came without a launch; nothing was written. Write the launch first."
-    return f"run {run}: a launch or a trace came twice; nothing was written. Each is written once."
