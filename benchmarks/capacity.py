@@ -131,7 +131,7 @@ def run_batch(size: int) -> dict[str, float]:
 
 def measure_gateway() -> tuple[float, float, float, float]:
     """Processor seconds and bytes per request, reservations per request and bytes per row of its ledger."""
-    budget = ("--mean-budget", str(MEAN_BUDGET))
+    budget = ("--budget", f"{MEAN_BUDGET}x")
     with postgres() as server, slow_upstream(UPSTREAM_S, 0.0) as upstream:
         with gateway_load.gateway(upstream, server.url, *budget) as (url, process):
             begun, idle = gateway_load.cpu_seconds(process.pid), gateway_load.resident(process.pid)

@@ -72,7 +72,7 @@ def main() -> None:
         store = Path(folder) / "gateway.db"
 
         for turn in range(args.kills):
-            with gateway(upstream, store, "--budget", str(BUDGET), "--mean-budget", "8") as (url, process):
+            with gateway(upstream, store, "--budget", str(BUDGET), "--budget", "8x") as (url, process):
                 right &= not ledger_totals(store)["unsettled"]
                 asyncio.run(crowd.load(url, args.clients, rng.uniform(1.0, 3.0), process.kill))
                 process.kill()

@@ -40,7 +40,7 @@ def gateway(upstream: str, store: Path | str, *more: str) -> Iterator[tuple[str,
     """The URL and the process of ``pets serve``."""
     command = [sys.executable, "-c", "from pets.cli.main import main; main()", "serve", "--store", str(store)]
     command += [
-        "--upstream",
+        "--endpoint",
         f"{upstream}/v1",
         "--answer",
         "choice:options=4",
@@ -188,7 +188,7 @@ def main() -> None:
         store = Path(folder) / "gateway.db"
         alone = asyncio.run(bare(upstream, args.clients, first=args.requests))
         straight = httpx.get(f"{upstream}/stats", trust_env=False).json()
-        with gateway(upstream, store, "--mean-budget", "8") as (url, process):
+        with gateway(upstream, store, "--budget", "8x") as (url, process):
             begun, before = time.perf_counter(), cpu_seconds(process.pid)
             load, memory = asyncio.run(drive(url, process.pid, args.requests, args.clients))
             seconds = time.perf_counter() - begun

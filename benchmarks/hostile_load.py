@@ -278,7 +278,7 @@ def one_run(clients: int, only: str, with_keys: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         store = Path(folder) / "gateway.db"
         keys = [new_key(store, name) if with_keys else {} for name in ("others", "hostile")]
-        options = ["--mean-budget", "8", *(["--concurrency", str(PLACES)] if with_keys else [])]
+        options = ["--budget", "8x", *(["--concurrency", str(PLACES)] if with_keys else [])]
         upstream = stack.enter_context(hostile_mock(formulas(Path(folder))))
         url, process = stack.enter_context(gateway(upstream, store, *options))
         models = httpx.get(f"{upstream}/v1/models", trust_env=False).json()["data"]

@@ -45,7 +45,7 @@ class Replicas:
         self.urls: list[str | None] = [None] * REPLICAS
 
     def start(self, place: int) -> None:
-        more = ("--budget", str(self._budget), "--mean-budget", str(MEAN_BUDGET))
+        more = ("--budget", str(self._budget), "--budget", f"{MEAN_BUDGET}x")
         url, process = self._stacks[place].enter_context(gateway(self._upstream, self._url, *more))
         self.processes[place : place + 1] = [process]
         self.urls[place] = url

@@ -4,7 +4,7 @@ A plan says how to spend the budget. It is fitted to recorded answers of the sam
 answers. Here both come from the pool that PETS brings: the plan from its first 100 questions, the stream from the next
 60, answered by a mock server. The same on the command line:
 
-    pets fit recorded.jsonl --mean-budget 8 --rounds 3 -o plan.json
+    pets fit recorded.jsonl --budget 8x --rounds 3 -o plan.json
     pets stream --plan plan.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B < questions.jsonl
 """
 

@@ -48,7 +48,7 @@ WITHOUT_AN_EXTRA = [
     ("replay starter --plots plots", "vl_convert", "plots"),
     ("replay starter -o rows.parquet", "pyarrow", "parquet"),
     ("replay starter --ray", "ray", "ray"),
-    ("serve --answer math --upstream " + NOTHING, "math_verify", "math"),
+    ("serve --answer math --endpoint " + NOTHING, "math_verify", "math"),
 ]
 
 
@@ -90,7 +90,7 @@ def test_a_plain_install_does_without_every_extra_until_it_is_needed():
     assert chosen.endswith('Try: pip install "pets-llm[math]"')
 
 
-@pytest.mark.parametrize(("line", "extra"), [("mock starter", "mock"), (f"serve --upstream {NOTHING}", "serve")])
+@pytest.mark.parametrize(("line", "extra"), [("mock starter", "mock"), (f"serve --endpoint {NOTHING}", "serve")])
 def test_a_service_says_what_is_missing(line, extra):
     """In a process of its own: other tests have imported the services here."""
     code = "import sys; sys.modules['uvicorn'] = None; from pets.cli.main import main; main()"

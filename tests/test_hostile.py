@@ -166,7 +166,7 @@ def test_a_served_gateway_logs_prints_and_stores_no_key(tmp_path):
     assert len(echoes) > 20
     with (
         serving("tests.hostile_server") as (_, upstream),
-        serving("pets", "serve", "--upstream", upstream, *store, PETS_UPSTREAM_KEY=KEY) as (_, url),
+        serving("pets", "serve", "--endpoint", upstream, *store, PETS_UPSTREAM_KEY=KEY) as (_, url),
         httpx.Client(base_url=url.removesuffix("/v1"), timeout=30, trust_env=False) as client,
     ):
         statuses = {ask(client, prefix + name)[0] for name in echoes for prefix in ("hostile/", "pets/hostile/")}
@@ -182,7 +182,7 @@ def test_what_has_no_end_takes_no_memory_and_others_are_served():
     options = [*("--answer", "number", "--timeout", "5", "--log-level", "WARNING")]
     with (
         serving("tests.hostile_server") as (_, upstream),
-        serving("pets", "serve", "--upstream", upstream, *options, PETS_UPSTREAM_KEY=KEY) as (process, url),
+        serving("pets", "serve", "--endpoint", upstream, *options, PETS_UPSTREAM_KEY=KEY) as (process, url),
         httpx.Client(base_url=url.removesuffix("/v1"), timeout=120, trust_env=False) as client,
     ):
         for name in sorted(BIG):

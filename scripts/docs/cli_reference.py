@@ -9,7 +9,7 @@ import click
 from pets.cli.main import VERBS, cli
 from scripts.docs.markdown import plain_text, table
 
-SHARED_OPTIONS = ("verbose", "quiet", "log_file", "help")
+SHARED_OPTIONS = ("verbose", "quiet", "log_file", "help", "help_all")
 """Options that every command has; told once."""
 HEAD = ("option", "what it does")
 INTRODUCTION = """\

@@ -166,7 +166,7 @@ def test_skipped_lines_are_reported_on_stderr(tmp_path):
 def test_a_plan_needs_four_traces_and_says_what_it_leaves_out(tmp_path):
     rows = [{"id": f"q{q}", "answers": list("ABAACABA")} for q in range(5)] + [{"id": "short", "answers": ["A"]}]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    result = CliRunner().invoke(cli, ["fit", str(tmp_path / "p.jsonl"), "--mean-budget", "5", "--max-traces", "8"])
+    result = CliRunner().invoke(cli, ["fit", str(tmp_path / "p.jsonl"), "--budget", "5x", "--max-traces", "8"])
     assert result.exit_code == 0 and "p: 1 question is left out: it has fewer than 4 traces." in result.stderr
 
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from pets.cli.main import cli
 from pets.cli.serve import SpendOptions
 from pets.errors import BudgetError, InputError
+from pets.gateway.ledger_backend import SpendRateLimit
 from pets.mock import DistributionAnswers, MockModel, running
 
 from ..command import pets
@@ -28,8 +29,8 @@ def test_served_stopped_and_remembered(popen, tmp_path):
     made = pets("keys", "add", "alice", "--store", store)
     headers = {"authorization": f"Bearer {made.stdout.strip()}"}
     with running(MockModel(DistributionAnswers({"easy": {"A": 1.0}}, tokens=8), api_key="sk-up")) as upstream:
-        command = [*MAIN, "serve", "--upstream", upstream, "--policy", "online_grid", "--answer", "choice"]
-        command += ["--store", str(store), "--port", "0", "--budget", "6", "--grace", "5", "--log-level", "INFO"]
+        command = [*MAIN, "serve", "--endpoint", upstream, "--policy", "online_grid", "--answer", "choice"]
+        command += ["--store", str(store), "--port", "0", "--budget", "6", "--grace", "5"]
         environment = os.environ | {"PETS_UPSTREAM_KEY": "sk-up"}
         for turn in range(2):
             process = popen(command, stderr=subprocess.PIPE, env=environment)
@@ -53,7 +54,7 @@ def test_the_start_says_how_to_ask_and_the_line_works_as_pasted(popen, tmp_path,
     if keys:
         environment["PETS_KEY"] = pets("keys", "add", "a", "--store", store).stdout.strip()
     with running(MOCK) as upstream:
-        command = [*MAIN, "serve", "--upstream", upstream, "--store", str(store), "--port", "0", "--answer", "choice"]
+        command = [*MAIN, "serve", "--endpoint", upstream, "--store", str(store), "--port", "0", "--answer", "choice"]
         process = popen(command, stderr=subprocess.PIPE, env=environment)
         first, dashboard, models, curl = [process.stderr.readline() for _ in range(4)]
         url = first.split()[0]
@@ -82,51 +83,54 @@ def test_an_upstream_that_cannot_serve_is_one_line_before_anything_is_served(mon
     monkeypatch.setenv("PETS_UPSTREAM_KEY", key)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with running(MOCK) as upstream:
-        result = CliRunner().invoke(cli, ["serve", "--upstream", change(upstream), "--port", "0"])
+        result = CliRunner().invoke(cli, ["serve", "--endpoint", change(upstream), "--port", "0"])
     assert isinstance(result.exception, InputError) and says in str(result.exception)
     assert "sk-" not in str(result.exception) and "\n" not in str(result.exception)
 
 
 def test_limits_as_people_write_them():
-    assert SpendOptions().limits(100)[:2] == (None, None)
-    total, allowance, currency = SpendOptions(budget="2Mtok", allowance="50ktok/30m").limits(100)
-    assert (total, allowance.amount, allowance.seconds, currency.unit) == (2_000_000, 50_000, 1800, "tokens")
-    money = SpendOptions(budget="5usd", price="in=1,out=2").limits(100)
-    assert money[0] == 5 * 10**12 and money[2].per_token == 2_000_000
-    assert [SpendOptions(allowance=text).limits(100)[1].seconds for text in ("5/d", "5/1.5m")] == [86400, 90]
+    assert SpendOptions().limits(100)[:3] == (None, None, None)
+    mean, total, window, currency = SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)
+    assert (mean, total, window, currency.unit) == (8, 2_000_000, SpendRateLimit(50_000, 1800), "tokens")
+    money = SpendOptions(budget=("5usd",), price="in=1,out=2").limits(100)
+    assert money.total == 5 * 10**12 and money.currency.per_token == 2_000_000
+    seconds = [SpendOptions(budget=(text,)).limits(100).rate_limit.seconds for text in ("5/d", "5/1.5m")]
+    assert seconds == [86400, 90]
 
 
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
-        ({"budget": "16x"}, BudgetError),
-        ({"budget": "5", "allowance": "2Mtok/h"}, BudgetError),
-        ({"budget": "5usd"}, BudgetError),
-        ({"allowance": "5/week"}, InputError),
+        (("16x", "8x"), BudgetError),
+        (("5", "6"), BudgetError),
+        (("16x/h",), BudgetError),
+        (("5", "2Mtok/h"), BudgetError),
+        (("5usd",), BudgetError),
+        (("5/week",), InputError),
     ],
 )
 def test_limits_that_cannot_be_kept_are_refused(wrong, error):
     with pytest.raises(error):
-        SpendOptions(**wrong).limits(100)
+        SpendOptions(budget=wrong).limits(100)
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--upstream", "localhost:8000"], "no address"),
-        (["--upstream", "http://x/v1", "--model", "m.gguf"], "for a local model"),
+        (["--endpoint", "localhost:8000"], "no address"),
+        (["--endpoint", "http://x/v1", "--model", "m.gguf"], "for a local model"),
         (["--model", "nowhere.gguf"], "nowhere.gguf"),
         (["--model", "a", "--model", "b"], "several models vote at servers"),
-        (["--upstream", "c=http://x/v1", "--model", "a", "--model", "b"], "--upstream names c, which is none of"),
-        (["--upstream", "http://x/v1", "--answer", "numbr"], "numbr"),
-        (["--upstream", "http://x/v1", "--policy", "okg"], "not for a stream"),
-        (["--upstream", "http://x/v1", "--policy", "online_grid", "--mean-budget", "2"], "warm-up"),
-        (["--upstream", "http://x/v1", "--policy", "price", "--plan", "p.json"], "leave --policy out"),
-        (["--upstream", "http://x/v1", "--timeout", "-1"], "timeout is a number of seconds, more than 0; got -1.0."),
-        (["--upstream", "http://x/v1", "--timeout", "nan"], "more than 0; got nan."),
-        (["--upstream", "http://x/v1", "--store", ""], "--store is empty."),
-        (["--upstream", "http://x/v1", "--allowance", "5"], "such as 5000/h or 2Mtok/30m; got '5'."),
-        (["--upstream", "http://x/v1", "--allowance", "/h"], "such as 5000/h or 2Mtok/30m; got '/h'."),
+        (["--endpoint", "c=http://x/v1", "--model", "a", "--model", "b"], "--endpoint names c, which is none of"),
+        (["--endpoint", "http://x/v1", "--answer", "numbr"], "numbr"),
+        (["--endpoint", "http://x/v1", "--policy", "okg"], "not for a stream"),
+        (["--endpoint", "http://x/v1", "--policy", "online_grid", "--budget", "2x"], "warm-up"),
+        (["--endpoint", "http://x/v1", "--policy", "price", "--plan", "p.json"], "leave --policy out"),
+        (["--endpoint", "http://x/v1", "--timeout", "-1"], "timeout is a number of seconds, more than 0; got -1.0."),
+        (["--endpoint", "http://x/v1", "--timeout", "nan"], "more than 0; got nan."),
+        (["--endpoint", "http://x/v1", "--store", ""], "--store is empty."),
+        (["--endpoint", "http://x/v1", "--budget", "5/"], "is no span of time; write s, 30s, m, 5m, h or d"),
+        (["--endpoint", "http://x/v1", "--budget", "/h"], "is no budget"),
     ],
 )
 def test_a_mistake_is_one_line(words, says):

@@ -284,7 +284,7 @@ def deployed(popen, port, postgres_url):
     """The gateway as it is deployed, but for its addresses, in front of a mock that it has asked."""
     with mock_running(MockModel(DistributionAnswers({"torn": {"A": 0.55, "B": 0.45}}))) as upstream:
         words = with_options(
-            pets_commands()["compose gateway"], host="127.0.0.1", port=port, upstream=upstream, store=postgres_url
+            pets_commands()["compose gateway"], host="127.0.0.1", port=port, endpoint=upstream, store=postgres_url
         )
         popen([sys.executable, "-m", "pets", *words])
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False) as client:

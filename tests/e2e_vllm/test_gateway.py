@@ -24,7 +24,7 @@ def serve(start):
     """Start a gateway; its URL."""
 
     def launch(*words):
-        bounds = ["--answer", "number", "--mean-budget", TRACES, "--max-traces", TRACES]
+        bounds = ["--answer", "number", "--budget", f"{TRACES}x", "--max-traces", TRACES]
         process = start("serve", "--port", 0, *bounds, *words)
         url = next((line.split()[0] for line in process.stderr if line.startswith("http")), None)
         assert url is not None, "pets serve did not start"
@@ -35,7 +35,7 @@ def serve(start):
 
 @pytest.fixture
 def gateway(vllm, serve):
-    return serve("--upstream", vllm.url)
+    return serve("--endpoint", vllm.url)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_voted_answer(vllm, client, weighted):
 def test_votes_go_on_where_one_of_two_servers_is_gone(vllm, serve):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
-    url = serve("--upstream", nobody, "--upstream", vllm.url)
+    url = serve("--endpoint", nobody, "--endpoint", vllm.url)
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=VERB_TIMEOUT_S) as sdk:
         replies = [sdk.chat.completions.create(model=VOTED, messages=QUESTION, max_tokens=8) for _ in range(2)]
     assert [(reply.pets["traces"], reply.pets["lost"]) for reply in replies] == [(TRACES, 0)] * 2

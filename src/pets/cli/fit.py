@@ -16,7 +16,8 @@ from pets.cli._terminal import echo, echo_drawing, say
 from pets.cli.options import ZONE
 from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
-from pets.errors import InputError
+from pets.engine.budget import Amount
+from pets.errors import BudgetError, InputError
 from pets.plans import StreamPlan, fit_plan, plan_text, read_plan, write_plan
 from pets.plans.plan import is_plan_file
 from pets.pools import pool_files
@@ -30,11 +31,19 @@ PRICED_MEAN_BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 class FitPlanOptions:
     """What the plan is to allow."""
 
-    mean_budget: float = option("How many traces per question the stream may spend on average.", 16.0)
+    budget: str = option("How many traces per question the stream may spend on average.", "16x", metavar="Nx")
     max_traces: int = option("How many traces a question gets at most.", 64, at_least=4)
     rounds: int = option("In how many parallel batches a question may be sampled; 0 sets no limit.", 3, at_least=0)
     zone: float = ZONE
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
+
+    @property
+    def mean_budget(self) -> float:
+        """The budget as traces per question."""
+        amount = Amount.parse(self.budget)
+        if amount.unit != "mean":
+            raise BudgetError(f"a plan is for traces per question on average, such as 16x; got {self.budget!r}.")
+        return amount.number
 
 
 @verb()
@@ -53,7 +62,7 @@ def fit(
     --answer reads the texts of a pool that holds no answers yet.
 
     \b
-    pets fit mine.jsonl --mean-budget 16 --rounds 3 -o plan.json
+    pets fit mine.jsonl --budget 16x --rounds 3 -o plan.json
     pets fit --show plan.json
     pets stream --plan plan.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B < questions.jsonl
 

@@ -10,9 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
-
-import click
+from typing import Literal, NamedTuple
 
 import pets.gateway
 from pets.cli._groups import matching_options, option, option_group, verb
@@ -29,6 +27,7 @@ from pets.openai.headers import parse_headers
 from pets.plans import Drift, read_plan
 from pets.registry import make_policy
 from pets.samplers.local import LocalSampler
+from pets.store.database import Durability
 
 SPAN = re.compile(r"(\d+(?:\.\d+)?)?\s*([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -40,33 +39,34 @@ DEFAULT_POLICY, DEFAULT_MEAN_BUDGET = "price:rounds=3", 16.0
 class UpstreamOptions:
     """Which model answers."""
 
-    upstream: tuple[str, ...] = option(
-        "A server behind, such as http://localhost:8000/v1; given several times, one takes over where another fails. "
-        "Without one, a model on this machine answers.",
+    endpoint: tuple[str, ...] = option(
+        "The server to ask, such as http://localhost:8000/v1; given several times, one takes over where another "
+        "fails. Without one, a model on this machine answers.",
         (),
         metavar="URL",
     )
     model: tuple[str, ...] = option(
-        "Without --upstream: a GGUF file; SmolLM2-135M-Instruct if not given. With --upstream, given several times: "
+        "Without --endpoint: a GGUF file; SmolLM2-135M-Instruct if not given. With --endpoint, given several times: "
         "models that vote together as pets/mixture, each with its weight, A=2; a server of one of them is MODEL=URL.",
         (),
         metavar="NAME[=WEIGHT]",
     )
     key_env: str | None = option(
-        "The environment variable that holds the upstream's key; PETS_UPSTREAM_KEY or OPENAI_API_KEY if not given.",
+        "The environment variable that holds the servers' key; PETS_UPSTREAM_KEY or OPENAI_API_KEY if not given.",
         metavar="NAME",
     )
     header: tuple[str, ...] = HEADER
     timeout: float = option("How many seconds a request may take.", 600.0)
     concurrency: int = option("How many traces are in flight at most.", 256, at_least=1)
     check: bool = option(
-        "Look for the upstream and its models before serving. With --no-check it may come later; votes get a 503 until "
+        "Look for the server and its models before serving. With --no-check it may come later; votes get a 503 until "
         "then.",
         True,
+        rare=True,
     )
-    wait: float = option("How many seconds to wait for the upstream to come up.", 0.0, metavar="SECONDS")
-    rpm: int | None = option("How many requests per minute each upstream server takes.", at_least=1)
-    tpm: int | None = option("How many tokens per minute each upstream server takes.", at_least=1)
+    wait: float = option("How many seconds to wait for the server to come up.", 0.0, metavar="SECONDS")
+    rpm: int | None = option("How many requests per minute each server takes.", at_least=1, rare=True)
+    tpm: int | None = option("How many tokens per minute each server takes.", at_least=1, rare=True)
 
     @property
     def key(self) -> str | None:
@@ -81,37 +81,30 @@ class VotingOptions:
 
     plan: Path | None = option("The plan that `pets fit` made; it says policy and mean budget.")
     policy: str | None = option(f"A policy, instead of a plan; {DEFAULT_POLICY} if neither is given.")
-    zone: float = option(
-        "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie. "
-        "A plan has its own.",
-        0.0,
-        kind=click.FloatRange(0, 1, max_open=True),
-    )
-    mean_budget: float | None = option("How many traces a question gets on average; the plan's, or 16.")
     budget_window: int = option("How many questions share a mean budget.", 100, at_least=1)
     max_traces: int = option("How many traces a question gets at most.", 64, at_least=1)
     answer: str = option("How answers are read: number, choice, math, text, yesno, json, regex:PATTERN, ...", "text")
 
-    def choose(self) -> tuple[Policy, float, Drift | None]:
-        """The policy, its mean budget, and what watches over a plan."""
+    def choose(self, mean_budget: float | None) -> tuple[Policy, float, Drift | None]:
+        """The policy, its mean budget, which the user may have said, and what watches over a plan."""
         if self.plan is None:
-            policy = make_policy(self.policy or DEFAULT_POLICY)
-            policy = policy.with_zone(self.zone) if self.zone else policy
-            return policy, self.mean_budget or DEFAULT_MEAN_BUDGET, None
+            return make_policy(self.policy or DEFAULT_POLICY), mean_budget or DEFAULT_MEAN_BUDGET, None
         if self.policy is not None:
             raise InputError("a --plan is a policy; leave --policy out.")
         plan = read_plan(self.plan)
-        if self.zone:
-            plan = plan.with_zone(self.zone)
-        return plan.policy(), self.mean_budget or plan.mean_budget, Drift.of(plan)
+        return plan.policy(), mean_budget or plan.mean_budget, Drift.of(plan)
 
 
 @option_group("Budget")
 class SpendOptions:
     """What votes may cost."""
 
-    budget: str | None = option("All that votes may ever cost: 50000 (traces), 20Mtok or 100usd.")
-    allowance: str | None = option("What votes may cost in a window of time: 5000/h, 2Mtok/30m.", metavar="AMOUNT/TIME")
+    budget: tuple[str, ...] = option(
+        "What votes may cost: 16x (traces per question on average; the plan's, or 16), 50000 (traces), 20Mtok or "
+        "100usd in all, 5000/h or 2Mtok/30m in a window of time; give it again for more than one.",
+        (),
+        metavar="AMOUNT[/TIME]",
+    )
     price: str | None = option(
         "Dollars per million tokens, for budgets in money, also those of keys alone: in=0.15,out=0.60."
     )
@@ -119,25 +112,44 @@ class SpendOptions:
         "What a request that the budget does not pay for gets: 429, or one trace without a vote.", "refuse"
     )
 
-    def limits(self, max_tokens: int) -> tuple[int | None, SpendRateLimit | None, Currency]:
-        """The total and the allowance, in one currency.
+    def limits(self, max_tokens: int) -> "SpendLimits":
+        """The mean, the total and the window, the last two in one currency.
 
-        >>> SpendOptions(budget="2Mtok", allowance="50ktok/30m").limits(100)[:2]
-        (2000000, SpendRateLimit(amount=50000, seconds=1800.0))
+        >>> SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)[:3]
+        (8.0, 2000000, SpendRateLimit(amount=50000, seconds=1800.0))
         """
         price = None if self.price is None else TokenPrice.parse(self.price)
-        total = None if self.budget is None else _amount(self.budget)
-        window, seconds = (None, 0.0) if self.allowance is None else _allowance(self.allowance)
-        amounts = [amount for amount in (total, window) if amount is not None]
-        if len({amount.ledger_unit for amount in amounts}) > 1:
-            raise BudgetError("--budget and --allowance are in one unit: traces, tokens or money.")
-        if not amounts:
-            if price is None:
-                return None, None, Currency()
-            return None, None, currency_of(Amount(1, "usd"), price, prompt_tokens=0, max_tokens=max_tokens)
-        currency = currency_of(amounts[0], price, prompt_tokens=0, max_tokens=max_tokens)
-        rate_limit = None if window is None else SpendRateLimit(total_of(window, 0), seconds)
-        return None if total is None else total_of(total, 0), rate_limit, currency
+        amounts: dict[str, Amount] = {}
+        seconds = 0.0
+        for text in self.budget:
+            amount, span = _window(text)
+            seconds = span or seconds
+            kind = "window" if span else "mean" if amount.unit == "mean" else "total"
+            if kind in amounts or (span and amount.unit == "mean"):
+                raise BudgetError(f"give one budget each: 16x on average, 100usd in all, 5usd/h; got {text!r}.")
+            amounts[kind] = amount
+        mean, total, window = (amounts.get(kind) for kind in ("mean", "total", "window"))
+        counted = [amount for amount in (total, window) if amount is not None]
+        if len({amount.ledger_unit for amount in counted}) > 1:
+            raise BudgetError("a --budget in all and one in a window are in one unit: traces, tokens or money.")
+        if not counted and price is not None:
+            counted = [Amount(1, "usd")]
+        currency = currency_of(counted[0], price, prompt_tokens=0, max_tokens=max_tokens) if counted else Currency()
+        return SpendLimits(
+            None if mean is None else mean.number,
+            None if total is None else total_of(total, 0),
+            None if window is None else SpendRateLimit(total_of(window, 0), seconds),
+            currency,
+        )
+
+
+class SpendLimits(NamedTuple):
+    """What votes may cost: traces per question on average, in all, and in a window of time."""
+
+    mean: float | None
+    total: int | None
+    rate_limit: SpendRateLimit | None
+    currency: Currency
 
 
 @option_group("Requests")
@@ -145,17 +157,18 @@ class RequestOptions:
     """What a request may ask for."""
 
     open_questions: int = option("How many questions are open at a time; one more gets a 503.", 1024, at_least=1)
-    max_body: int = option("How many bytes a request may have.", 1 << 20, at_least=1)
-    max_messages: int = option("How many messages a request may have.", 256, at_least=1)
+    max_body: int = option("How many bytes a request may have.", 1 << 20, at_least=1, rare=True)
+    max_messages: int = option("How many messages a request may have.", 256, at_least=1, rare=True)
     max_tokens: int = option("How many tokens per trace a request may ask for.", 32_768, at_least=1)
-    max_n: int = option("How many choices a plain request may ask for.", 16, at_least=1)
+    max_n: int = option("How many choices a plain request may ask for.", 16, at_least=1, rare=True)
     allow_field: tuple[str, ...] = option(
         "A field of requests, or a type of tool, that is sent on under a budget though its cost is not known; "
         "may be repeated.",
         (),
         metavar="NAME",
+        rare=True,
     )
-    passthrough: bool = option("Serve plain models too, as they are.", True)
+    passthrough: bool = option("Serve plain models too, as they are.", True, rare=True)
 
 
 @option_group("Gateway")
@@ -174,13 +187,16 @@ class GatewayOptions:
         "nothing is remembered.",
         metavar="FILE",
     )
-    machine_safe: bool = option("Let the ledger outlive a power cut too, which is slower.", False)
+    durability: Durability = option(
+        "What the ledger outlives: the end of the process, or also a power cut of the machine, which is slower.",
+        "process",
+        rare=True,
+    )
     texts: bool = option(
         "Keep the latest questions and their traces in memory, to be read on the dashboard.",
         True,
     )
-    grace: int = option("How many seconds open requests get when the gateway stops.", 30, at_least=0)
-    log_level: Literal["INFO", "WARNING"] = option("Which log lines go to stderr.", "INFO")
+    grace: int = option("How many seconds open requests get when the gateway stops.", 30, at_least=0, rare=True)
 
 
 @verb()
@@ -194,32 +210,32 @@ def serve(
 ) -> None:
     """Serve an OpenAI-compatible gateway: model pets/NAME answers by vote, plain NAME passes through.
 
-    The upstream server's key comes from PETS_UPSTREAM_KEY or OPENAI_API_KEY. Keys of your own: `pets keys add`. The
+    The server's key comes from PETS_UPSTREAM_KEY or OPENAI_API_KEY. Keys of your own: `pets keys add`. The
     dashboard is at /, Prometheus reads /metrics, logs are JSON lines on stderr.
 
     \b
-    pets serve --upstream http://localhost:8000/v1 --answer number --store gateway.db
+    pets serve --endpoint http://localhost:8000/v1 --answer number --store gateway.db
     pets serve --answer choice                                 the local model
     curl localhost:8080/v1/chat/completions --json '{"model": "pets/SmolLM2-135M-Instruct.Q4_1",
         "messages": [{"role": "user", "content": "Is Paris in (A) Spain or (B) France?"}]}'
     """
     if gateway.store == "":  # of a variable that is not set: the spend would be forgotten without a word
         raise InputError("--store is empty. Name a file or a URL; without --store, what is spent is forgotten.")
-    log_to(sys.stderr, gateway.log_level)
+    log_to(sys.stderr, "INFO")
     build = pets.gateway.build_gateway  # imported here: it is an extra
-    total, rate_limit, currency = spend.limits(requests.max_tokens)
-    policy, mean_budget, drift = voting.choose()
+    limits = spend.limits(requests.max_tokens)
+    policy, mean_budget, drift = voting.choose(limits.mean)
     state = build(
         _server(upstream, local),
         policy,
-        models=upstream.model if upstream.upstream else None,
+        models=upstream.model if upstream.endpoint else None,
         mean_budget=mean_budget,
         window=voting.budget_window,
         store=gateway.store or ":memory:",
-        durability="machine" if gateway.machine_safe else "process",
-        total=total,
-        rate_limit=rate_limit,
-        currency=currency,
+        durability=gateway.durability,
+        total=limits.total,
+        rate_limit=limits.rate_limit,
+        currency=limits.currency,
         key=upstream.key,
         headers=parse_headers(upstream.header),
         settings=_settings(upstream, voting, spend, requests, gateway),
@@ -256,15 +272,15 @@ def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings)
 
 def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | LocalSampler:
     """The addresses of the servers, or a local model."""
-    if not upstream.upstream:
+    if not upstream.endpoint:
         if len(upstream.model) > 1:
-            raise InputError("several models vote at servers: give --upstream URL, or name one --model.")
+            raise InputError("several models vote at servers: give --endpoint URL, or name one --model.")
         return LocalSampler(next(iter(upstream.model), None), **asdict(local))
     single = upstream.model[0] if len(upstream.model) == 1 else None
     settings = {"model": single, **asdict(local)}
     if named := [name for name, value in settings.items() if value is not None]:
-        raise InputError(f"--{named[0]} is for a local model; with --upstream, requests name theirs. Leave one out.")
-    return list(upstream.upstream)
+        raise InputError(f"--{named[0]} is for a local model; with --endpoint, requests name theirs. Leave one out.")
+    return list(upstream.endpoint)
 
 
 def _settings(
@@ -286,19 +302,12 @@ def _settings(
     )
 
 
-def _amount(text: str) -> Amount:
-    amount = Amount.parse(text)
-    if amount.unit == "mean":
-        raise BudgetError(f"{text!r} is a mean; the ledger's limits are 5000 (traces), 2Mtok or 5usd.")
-    return amount
-
-
-def _allowance(text: str) -> tuple[Amount, float]:
-    """An amount and the seconds that it is for."""
-    amount, _, span = text.partition("/")
-    if not (amount.strip() and span.strip()):
-        raise InputError(f"--allowance is an amount in a window of time, such as 5000/h or 2Mtok/30m; got {text!r}.")
+def _window(text: str) -> tuple[Amount, float]:
+    """An amount, and the seconds that it is for: 0 where it is for all time."""
+    amount, slash, span = text.partition("/")
+    if not slash:
+        return Amount.parse(text), 0.0
     match = SPAN.fullmatch(span.strip())
     if match is None or float(match[1] or 1) <= 0:
-        raise InputError(f"{span!r} is no span of time; write s, 30s, m, 5m, h or d, as in --allowance 5000/h.")
-    return _amount(amount), float(match[1] or 1) * SECONDS[match[2]]
+        raise InputError(f"{span!r} is no span of time; write s, 30s, m, 5m, h or d, as in --budget 5000/h.")
+    return Amount.parse(amount), float(match[1] or 1) * SECONDS[match[2]]
