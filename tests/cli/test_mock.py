@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
+from pets.cli.mock import MockAnswerOptions
 from pets.mock import Faults
 from pets.questions import question_set
 
@@ -48,7 +49,7 @@ def ask(url, prompt, **fields):
 
 
 def test_it_serves_until_interrupted(start):
-    process, url = start("--count", 3)
+    process, url = start("made-up:questions=3")
     assert ask(url, "q1", n=4).json()["usage"]["completion_tokens"] > 4
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
@@ -56,7 +57,7 @@ def test_it_serves_until_interrupted(start):
 
 
 def test_a_hanging_client_does_not_keep_it_from_stopping(start):
-    process, url = start("--hang", 1)
+    process, url = start("--fault", "hang=1")
     with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=httpx.Timeout(PATIENCE_S, read=0.3)) as client:
         client.post(f"{url}/completions", json={"model": "mock", "prompt": "q1"})
     stats = url.removesuffix("/v1") + "/mock/stats"
@@ -71,7 +72,7 @@ def test_it_answers_from_a_pool_and_from_a_file_of_answers(start, tmp_path):
     pool.write_text('{"id": "p1", "gold": "B", "answers": ["B", "B"], "tokens": [5, 6]}\n')
     answers.write_text('{"Capital of France?": {"Paris": 1}}')
     _, recorded = start(pool)
-    _, known = start("--answers", answers, "--model", "m", "--api-key", "k")
+    _, known = start(answers, "--model", "m", "--api-key", "k")
     replies = [ask(recorded, "p1", seed=seed).json() for seed in (0, 1)]
     assert sorted(reply["usage"]["completion_tokens"] for reply in replies) == [5, 6]
     body, key = {"model": "m", "prompt": "Capital of France?"}, {"authorization": "Bearer k"}
@@ -93,7 +94,7 @@ def test_the_starter_sets_own_prompts_get_their_own_answers(start):
 
 
 def test_a_prompt_that_names_no_question_is_told_once(start):
-    process, url = start("--count", 3)
+    process, url = start("made-up:questions=3")
     for prompt in ("q1", "What is\n2 + 2?", "x" * 500):
         ask(url, prompt)
     process.send_signal(signal.SIGINT)
@@ -102,11 +103,13 @@ def test_a_prompt_that_names_no_question_is_told_once(start):
     assert last == "Requests: 3, traces served: 3, prompts that name no question: 2."
 
 
-def test_faults_are_flags_with_their_rates(start):
-    text = CliRunner().invoke(cli, ["mock", "--help"]).output
-    flags = [f"--{spec.name.replace('_', '-')} RATE" for spec in fields(Faults) if "metavar" in spec.metadata]
-    assert len(flags) == 9 and all(re.search(rf"{flag} +\S", text) for flag in flags)
-    _, url = start("--error-500", 1)
+def test_every_fault_is_named_with_its_rate_and_explained(start):
+    text = "".join(CliRunner().invoke(cli, ["mock", "--help"]).output.split())  # wrapped within words, too
+    texts = [f"{spec.name.replace('_', '-')}: {spec.metadata['help']}" for spec in fields(Faults) if spec.metadata]
+    assert len(texts) == 9 and all(explained.replace(" ", "") in text for explained in texts)
+    options = MockAnswerOptions(fault=("slow=0.1:2", "rate-limit=0.2:5", "hang=0.3"))
+    assert options.faults == Faults(slow=0.1, slow_seconds=2, rate_limit=0.2, retry_after=5, hang=0.3)
+    _, url = start("--fault", "error-500=1")
     assert ask(url, "q1").status_code == 500
     assert json.loads(httpx.get(url.removesuffix("/v1") + "/mock/stats").text)["faults"] == {"error_500": 1}
 
@@ -125,12 +128,15 @@ def test_a_busy_port_is_one_line():
     ("args", "says"),
     [
         (["nowhere.jsonl"], "nowhere"),
-        (["--hang", "1.5"], "hang is 1.5; a rate lies between 0 and 1"),
-        (["--hang", "0.6", "--error-500", "0.6"], "add up to 1.2"),
-        (["--answers", "nowhere.json"], "No such file"),
-        (["--count", "0"], "at least 1 question"),
+        (["--fault", "hang=1.5"], "hang is 1.5; a rate lies between 0 and 1"),
+        (["--fault", "hang=0.6", "--fault", "error-500=0.6"], "add up to 1.2"),
+        (["--fault", "hung=0.1"], "NAME one of rate-limit, error-500, hang,"),
+        (["--fault", "hang=0.1:3"], "with :SECONDS after slow and rate-limit"),
+        (["--fault", "hang=0.1", "--fault", "hang=0.2"], "given once"),
+        (["nowhere.json"], "nowhere"),
+        (["made-up:count=3"], "made-up:questions=N,options=N,strength=X; got 'count=3'"),
+        (["made-up:questions=0"], "at least 1 question"),
         (["--tokens-per-second", "-1"], "tokens per second"),
-        (["pool.jsonl", "--answers", "a.json"], "two sources"),
         (["--host", "198.51.100.7"], "cannot listen on 198.51.100.7"),
     ],
 )
@@ -142,7 +148,7 @@ def test_a_mistake_is_one_line(args, says):
 @pytest.mark.parametrize("text", ["{", "[]", '{"q": 5}', '{"q": {"A": 2}}', "{}"])
 def test_bad_answers_are_one_line(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
-    assert refused("--answers", tmp_path / "a.json").count("\n") == 1
+    assert refused(tmp_path / "a.json").count("\n") == 1
 
 
 def test_a_folder_of_several_pools_is_one_line(tmp_path):

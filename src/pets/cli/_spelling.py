@@ -22,6 +22,9 @@ COMMANDS: Mapping[str, str] = {
 }
 """Former commands and what to type instead; ``...`` stands for the words that followed."""
 
+MOCK_FAULTS = (
+    "rate-limit", "error-500", "hang", "half-body", "wrong-json", "disconnect", "one-choice", "no-logprobs", "slow",
+)  # fmt: skip
 OPTIONS: Mapping[str, str] = {
     "--at-once": "--open-questions",
     "--dialect": "learned from what the server refuses; leave it out",
@@ -32,7 +35,15 @@ OPTIONS: Mapping[str, str] = {
     "fit --mean-budget": "--budget 16x",
     "forecast --runs": "--repetitions",
     "forecast --target": "--target-consistency",
-    "mock --questions": "--count",
+    "mock --answers": "the argument: pets mock ANSWERS.json",
+    "mock --count": "pets mock made-up:questions=N",
+    "mock --options": "pets mock made-up:options=N",
+    "mock --questions": "pets mock made-up:questions=N",
+    "mock --requests-per-minute": "--rpm",
+    "mock --retry-after": "--fault rate-limit=RATE:SECONDS",
+    "mock --slow-seconds": "--fault slow=RATE:SECONDS",
+    "mock --strength": "pets mock made-up:strength=X",
+    **{f"mock --{name}": f"--fault {name}=RATE" for name in MOCK_FAULTS},
     "serve --allowance": "--budget AMOUNT/TIME",
     "serve --log-level": "-q, which says nothing but errors",
     "serve --machine-safe": "--durability machine",

@@ -1,7 +1,9 @@
 """``pets mock``: an OpenAI-compatible endpoint to test against, for free."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,17 +15,48 @@ from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, Pool
 from pets.pools import pool_files, read_pool
 from pets.questions import question_set
 
+MADE_UP = "made-up"
+FAULTS = {spec.name.replace("_", "-"): spec.metadata["help"] for spec in fields(Faults) if "help" in spec.metadata}
+SECONDS = {"slow": "slow_seconds", "rate-limit": "retry_after"}  # what a number after the rate is
+
 
 @option_group("Answers")
 class MockAnswerOptions:
-    """What the mock answers from, where it is no recorded pool."""
+    """How the mock answers, and how it misbehaves."""
 
-    answers: Path | None = option('A JSON file of known answers: {"question": {"answer": probability}}.')
-    count: int = option("How many questions are made up: q0, q1, ...", 100)
-    options: int = option("How many answers each made-up question has.", 4)
-    strength: float = option("The Dirichlet strength of the answers to made-up questions.", 0.5)
+    fault: tuple[str, ...] = option(
+        "A fault and the share of requests that it befalls, such as hang=0.02; give it again for more. "
+        + " ".join(f"{name}: {text}" for name, text in FAULTS.items())
+        + " Seconds follow a rate: slow=0.1:2, rate-limit=0.1:5.",
+        (),
+        metavar="NAME=RATE[:SECONDS]",
+    )
     tokens: int = option("The mean length of a trace, where none is recorded.", 64)
     seed: int = option("What made-up questions, faults and requests without a seed are drawn from.", 0)
+
+    @property
+    def faults(self) -> Faults:
+        """The faults with their rates.
+
+        >>> MockAnswerOptions(fault=("slow=0.1:2",)).faults.slow_seconds
+        2.0
+        """
+        rates: dict[str, float] = {}
+        for text in self.fault:
+            name, _, number = text.partition("=")
+            rate, colon, seconds = number.partition(":")
+            try:
+                if name not in FAULTS or name in rates or (colon and name not in SECONDS):
+                    raise ValueError
+                rates[name] = float(rate)
+                if colon:
+                    rates[SECONDS[name]] = float(seconds)
+            except ValueError:
+                raise InputError(
+                    f"a fault is given once, as NAME=RATE, NAME one of {', '.join(FAULTS)}, with :SECONDS after "
+                    f"{' and '.join(SECONDS)}; got {text!r}."
+                ) from None
+        return Faults(**{name.replace("-", "_"): rate for name, rate in rates.items()})
 
 
 @option_group("Server")
@@ -36,8 +69,8 @@ class MockServerOptions:
     api_key: str | None = option("Refuse requests without this key.")
     n_limit: int | None = option("Refuse requests with a larger n, as a server with this many slots does.")
     max_model_len: int | None = option("The context: how many tokens prompt and trace have at most together.")
-    requests_per_minute: int | None = option(
-        "Refuse more requests with 429, and say in x-ratelimit headers what is left."
+    rpm: int | None = option(
+        "How many requests per minute it takes: more get a 429, and x-ratelimit headers say what is left."
     )
     prompt_cache: bool = option(
         "Tell in the usage how many prompt tokens are cached: those of prompts seen before.", False
@@ -46,30 +79,32 @@ class MockServerOptions:
 
 
 @verb()
-@click.argument("pool", required=False, type=click.Path(path_type=Path))
-def mock(pool: Path | None, answers: MockAnswerOptions, server: MockServerOptions, faults: Faults) -> None:
+@click.argument("source", metavar="[POOL|ANSWERS.json|made-up]", default=MADE_UP)
+def mock(source: str, answers: MockAnswerOptions, server: MockServerOptions) -> None:
     """Serve an OpenAI-compatible endpoint that answers from a recorded POOL, and misbehaves on demand.
 
-    Without a POOL it answers from known distributions: made-up ones, or yours. A prompt is about the question whose
-    id it holds; those of the starter set are known by their text. Each fault is a rate from 0 to 1, the share of
-    requests that it befalls; GET /mock/stats counts them, GET /mock/questions has the questions as JSONL.
+    It also answers from known distributions: yours, {"question": {"answer": probability}} in a JSON file, or made-up
+    ones, whose number of questions, of answers to each and Dirichlet strength may be said. A prompt is about the
+    question whose id it holds; those of the starter set are known by their text. GET /mock/stats counts faults, GET
+    /mock/questions has the questions as JSONL.
 
     \b
     pets mock                                      100 made-up questions on http://127.0.0.1:8000/v1
     pets mock gpqa.jsonl --tokens-per-second 50    recorded traces, each taking its time
-    pets mock --rate-limit 0.1 --error-500 0.05 --hang 0.02 --half-body 0.02
+    pets mock made-up:questions=20,options=6,strength=1
+    pets mock --fault rate-limit=0.1:2 --fault error-500=0.05 --fault hang=0.02
     curl localhost:8000/v1/completions -d '{"model": "mock", "prompt": "q7", "n": 4}'
     """
     model = MockModel(
-        _answer_source(pool, answers),
-        faults=faults,
+        _answer_source(source, answers),
+        faults=answers.faults,
         prompts=_starter_prompts(),
         on_unmatched=_warn,
         model=server.model,
         api_key=server.api_key,
         n_limit=server.n_limit,
         max_model_len=server.max_model_len,
-        request_limit=None if server.requests_per_minute is None else RequestLimit(server.requests_per_minute),
+        request_limit=None if server.rpm is None else RequestLimit(server.rpm),
         prompt_cache=server.prompt_cache,
         tokens_per_second=server.tokens_per_second,
         seed=answers.seed,
@@ -100,27 +135,47 @@ def _warn(prompt: str) -> None:
     )
 
 
-def _answer_source(pool: Path | None, answers: MockAnswerOptions) -> AnswerSource:
-    """What to answer from."""
-    if pool is not None and answers.answers is not None:
-        raise InputError("a POOL and --answers are two sources; give one.")
-    if pool is not None:
-        files = pool_files([pool])
-        if len(files) > 1:
-            raise InputError(f'folder "{pool}" holds {len(files)} pools, and one is served. Name it: {files[0]}')
-        return PoolAnswers(read_pool(files[0]), tokens=answers.tokens, seed=answers.seed)
-    if answers.answers is not None:
-        return DistributionAnswers(_distributions(answers.answers), tokens=answers.tokens, seed=answers.seed)
-    return synthetic(answers.count, answers.options, answers.strength, tokens=answers.tokens, seed=answers.seed)
+def _answer_source(source: str, answers: MockAnswerOptions) -> AnswerSource:
+    """What to answer from: made-up questions, a file of distributions, or a pool."""
+    name, _, numbers = source.partition(":")
+    drawn = {"tokens": answers.tokens, "seed": answers.seed}
+    if name == MADE_UP:
+        return synthetic(*_made_up(numbers), **drawn)
+    path = Path(source)
+    if path.suffix == ".json" and (chances := _distributions(path)) is not None:
+        return DistributionAnswers(chances, **drawn)
+    files = pool_files([path])
+    if len(files) > 1:
+        raise InputError(f'folder "{path}" holds {len(files)} pools, and one is served. Name it: {files[0]}')
+    return PoolAnswers(read_pool(files[0]), **drawn)
 
 
-def _distributions(path: Path) -> dict[str, dict[str, float]]:
+def _made_up(text: str) -> tuple[int, int, float]:
+    """How many questions are made up, how many answers each has, and how strongly they agree.
+
+    >>> _made_up(""), _made_up("questions=3,strength=0.1")
+    ((100, 4, 0.5), (3, 4, 0.1))
+    """
+    numbers = {"questions": 100, "options": 4, "strength": 0.5}
+    for part in filter(None, text.split(",")):
+        key, _, number = part.partition("=")
+        try:
+            numbers[key] = type(numbers[key])(number)
+        except (KeyError, ValueError):
+            raise InputError(
+                f"made-up questions are {MADE_UP}:questions=N,options=N,strength=X; got {part!r}."
+            ) from None
+    return int(numbers["questions"]), int(numbers["options"]), numbers["strength"]
+
+
+def _distributions(path: Path) -> dict[str, dict[str, float]] | None:
+    """The distributions of a JSON file, by question; none where it holds something else, a pool perhaps."""
     try:
-        answers = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f'answers "{path}": {error.strerror or error}. Name a file that can be read.') from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f'answers "{path}": not JSON ({error}). Repair it.') from None
-    if not isinstance(answers, dict) or not all(isinstance(chances, dict) for chances in answers.values()):
-        raise InputError(f'answers "{path}": expected {{"question": {{"answer": probability}}}}. Repair it.')
-    return answers
+        content: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None  # the reader of pools says what is wrong
+    if not isinstance(content, dict) or not content:
+        return None
+    chances = [chance for answers in content.values() if isinstance(answers, dict) for chance in answers.values()]
+    numbers = all(isinstance(chance, int | float) for chance in chances)
+    return content if numbers and all(isinstance(answers, dict) for answers in content.values()) else None

@@ -25,19 +25,19 @@ BATCH_FAULTS: tuple[BatchFault, ...] = get_args(BatchFault)
 
 
 def _rate(help_text: str) -> float:
-    return field(default=0.0, metadata={"help": help_text, "metavar": "RATE"})
+    return field(default=0.0, metadata={"help": help_text})
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """The share of requests that each fault befalls, 0 to 1; those without a help text are no options of ``pets mock``.
+    """The share of requests that each fault befalls, 0 to 1; those without a help text are for Python alone.
 
     >>> Faults(hang=0.7, error_500=0.5)
     Traceback (most recent call last):
     pets.errors.InputError: the faults that spoil a response add up to 1.2; a response is spoiled once. Give at most 1.
     """
 
-    rate_limit: float = _rate("A 429 with Retry-After.")
+    rate_limit: float = _rate("A 429 with Retry-After, of a second or as many as are said.")
     error_500: float = _rate("A 500.")
     hang: float = _rate("Nothing is said until the client goes.")
     half_body: float = _rate("Half of the body is sent, then the connection closes.")
@@ -45,9 +45,9 @@ class Faults:
     disconnect: float = _rate("The connection closes before a byte is sent.")
     one_choice: float = _rate("One choice comes, whatever n is.")
     no_logprobs: float = _rate("No log-probabilities come though they were asked for.")
-    slow: float = _rate("The first byte comes --slow-seconds late.")
-    slow_seconds: float = field(default=1.0, metadata={"help": "How many seconds a slow reply waits."})
-    retry_after: float = field(default=1.0, metadata={"help": "How many seconds a 429 asks to wait."})
+    slow: float = _rate("The first byte comes a second late, or as many as are said.")
+    slow_seconds: float = 1.0  # that a slow reply waits
+    retry_after: float = 1.0  # seconds that a 429 asks to wait
     rate_limit_bare: float = 0.0  # a 429 without Retry-After
     error_event: float = 0.0  # an error within a stream that had begun well; a 500 where nothing is streamed
     batch_expired: float = 0.0  # a job expires with every other request not executed, which is not charged
