@@ -10,9 +10,9 @@ import pyarrow.parquet
 import pytest
 
 from pets.errors import InputError
-from pets.questions import Problem, named_sets, parse_fields, question_set, read_questions, write_questions
+from pets.questions import Problem, QuestionSet, named_sets, parse_fields, question_set, read_questions, write_questions
 from pets.registry import make_answer_type
-from pets.samplers import Prompt
+from pets.samplers import Prompt, Sampling
 
 ROWS = [
     {"nr": "a", "problem": 'What is 2 + 2,\n"exactly"?', "answer": "4", "kind": "number", "n": 2},
@@ -273,3 +273,14 @@ def test_no_file_runs_code_by_naming_a_function(tmp_path, monkeypatch):
         read_questions(path)
     path.write_text(json.dumps({"question": "?", "answer": "python:evil:main"}))
     assert read_questions(path).problems[0].gold == "python:evil:main"
+
+
+def test_a_question_without_an_id_is_refused():
+    with pytest.raises(InputError, match='has no "id"'):
+        Problem("", Prompt("2 + 2 ="))
+
+
+def test_a_question_is_read_as_text_and_a_set_is_drawn_plainly_where_nothing_else_is_said():
+    problem = Problem("q", Prompt("2 + 2 ="))
+    assert (problem.answer_type, problem.gold, problem.level, problem.options) == ("text", None, "", None)
+    assert QuestionSet("mine", (problem,)).sampling == Sampling()

@@ -225,7 +225,7 @@ class ResponseReader:
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream."""
-        data = _json(text)
+        data = json_reply(text)
         try:
             self._take(data)
         except MALFORMED as error:
@@ -348,7 +348,7 @@ class UsageReader:
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream, whose last one holds the whole reply."""
-        data = _json(text)
+        data = json_reply(text)
         if self._stream:
             ends = isinstance(data, dict) and data.get("type") in LAST_EVENTS
             data = data.get("response") if ends else None
@@ -374,7 +374,8 @@ class UsageReader:
         return [Completion("", "stop", tokens, prompt, None, None, size, claimed_more, cached)]
 
 
-def _json(text: str | bytes) -> Any:
+def json_reply(text: str | bytes) -> Any:
+    """What a server's JSON says; anything else is a ``ReplyError``."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -14,7 +14,7 @@ from typing import Any
 from pets.errors import PoolError
 from pets.prompts import is_cut
 from pets.tabular import FileRow, Record
-from pets.tabular.reading import listed, max_unpacked, parse_json
+from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
@@ -95,24 +95,14 @@ def _has_lists(record: Record, fields: Mapping[str, str]) -> bool:
 
 
 def _is_trace(record: Record, fields: Mapping[str, str]) -> bool:
-    columns = _trace_columns(record, fields)
+    columns = columns_of(record, TRACE_NAMES, fields)
     if "answers" not in columns and "texts" not in columns:
         return False
     return not any(isinstance(record.get(columns.get(name, "")), list | dict) for name in ("answers", "texts"))
 
 
-def _trace_columns(record: Record, fields: Mapping[str, str]) -> dict[str, str]:
-    lower = {name.lower(): name for name in reversed(list(record)) if name not in fields.values()}
-    columns = dict(fields)
-    for name, usual in TRACE_NAMES.items():
-        column = next((lower[candidate] for candidate in usual if candidate in lower), None)
-        if name not in columns and column is not None:
-            columns[name] = column
-    return columns
-
-
 def _trace(record: Record, fields: Mapping[str, str]) -> Trace:
-    trace = {name: record.get(column) for name, column in _trace_columns(record, fields).items()}
+    trace = {name: record.get(column) for name, column in columns_of(record, TRACE_NAMES, fields).items()}
     if trace.get("id") is None:
         raise PoolError('"id" is missing: which question is this a trace of? --field id=NAME says where it stands.')
     numbers = {name: _number(trace.get(name), kind) for name, kind in NUMBERS.items()}

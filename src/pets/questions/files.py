@@ -13,17 +13,16 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
 from pets.errors import InputError, PetsError, SpecError
 from pets.prompts import Message, Prompt, Sampling
-from pets.questions.problem import Problem, QuestionSet
 from pets.registry import answer_types, make_answer_type
 from pets.tabular import SUFFIXES, FileRow, Record, read_rows, rows_of
-from pets.tabular.reading import as_json, listed
+from pets.tabular.reading import as_json, columns_of, listed
 
 STDIN = "-"
 OPTION = re.compile(r"[a-z_]+=")  # of a spec such as "choice:options=4"
@@ -42,6 +41,34 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """
 
 Places = Iterable[tuple[str, Record]]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One question: what the model reads, how answers are read (``answer_type``: a spec such as "number"), the gold.
+
+    ``level`` sorts questions into kinds, ``options`` is the size of a closed answer set.
+    """
+
+    id: str
+    prompt: Prompt
+    answer_type: str = "text"
+    gold: str | None = None
+    level: str = ""
+    options: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InputError('a question has no "id"; give each its own.')
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSet:
+    """Named questions and how their traces are best drawn."""
+
+    name: str
+    problems: tuple[Problem, ...]
+    sampling: Sampling = field(default_factory=Sampling)
 
 
 def read_questions(
@@ -157,14 +184,7 @@ def parse_fields(texts: Iterable[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=4096)
 def _columns(names: tuple[str, ...], fields: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Which column holds what: as ``fields`` say, else by the first usual name among columns that stand for nothing."""
-    columns = dict(fields)
-    taken = set(columns.values())
-    lower = {name.lower(): name for name in reversed(names) if name not in taken}
-    for ours, usual in NAMES.items():
-        column = next((lower[name] for name in usual if name in lower), None)
-        if column is not None and ours not in columns:
-            columns[ours] = column
+    columns = columns_of(names, NAMES, dict(fields))
     for ours, other in (("question", "prompt"), ("prompt", "question")):
         if ours in dict(fields) and other not in dict(fields):  # a named column replaces the other kind
             columns.pop(other, None)

@@ -16,9 +16,8 @@ import numpy as np
 from pets.answers.base import GSM8K_MARK
 from pets.errors import InputError, PetsError
 from pets.prompts import Prompt, Sampling
-from pets.questions.files import LETTERS, STDIN, problems_of, read_questions, stdin_records
+from pets.questions.files import LETTERS, STDIN, Problem, QuestionSet, problems_of, read_questions, stdin_records
 from pets.questions.hub import HUB_PREFIX, hub_rows, local_rows, parse_hub_name
-from pets.questions.problem import Problem, QuestionSet
 from pets.tabular import Record
 
 MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."

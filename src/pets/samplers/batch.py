@@ -36,7 +36,7 @@ from pets.openai.batch import (
 from pets.openai.headers import secrets_of
 from pets.openai.redaction import Redactor
 from pets.openai.request import path_of
-from pets.openai.response import ResponseReader, error_from, error_message
+from pets.openai.response import ResponseReader, error_from, excerpt, json_reply
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.openai import OpenAISampler
 from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler_errors, split_lines, start_of_reply
@@ -532,14 +532,9 @@ class OpenAIBatches:
         """One request, JSON back; a refusal ends the run."""
         async with self._open(method, path, data, **options) as response:
             content = self._redactor.data(await body_of_reply(response, MAX_PAGE_BYTES))
-        try:
-            reply = json.loads(content)
-        except ValueError:
-            reply = None
+        reply = json_reply(content)
         if not isinstance(reply, dict):
-            raise ReplyError(
-                f"{method} {path}: the reply is no JSON object: {error_message(content.decode(errors='replace'))}"
-            )
+            raise ReplyError(f"{method} {path}: the reply is no JSON object: {excerpt(content)}")
         return reply
 
     @asynccontextmanager

@@ -18,7 +18,7 @@ from pets.openai.models import context_tokens, parse_models
 from pets.openai.redaction import Redactor
 from pets.openai.refusals import FIELD_STATUSES, FieldsRefusedError, RefusedFields, named_fields
 from pets.openai.request import DIALECTS, DialectName, body_of, dialect_of, optional_fields, path_of
-from pets.openai.response import ResponseReader, check_size, error_from, error_message
+from pets.openai.response import ResponseReader, check_size, error_from, json_reply
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
 from pets.samplers.transport import (
@@ -202,11 +202,7 @@ class OpenAISampler(Sampler):
         """Another question, to a path beside /v1: JSON there and back."""
         async with self._post(f"{self._base.removesuffix('/v1')}{path}", body) as response:
             text = self._redactor.data(await body_of_reply(response, self._max_reply_bytes))
-        try:
-            data: dict[str, Any] = json.loads(text)
-        except ValueError as error:
-            words = error_message(text.decode(errors="replace"))
-            raise ReplyError(f"{path}: the server's reply is not JSON: {words}") from error
+        data: dict[str, Any] = json_reply(text)
         return data
 
     async def _read_events(self, response: "aiohttp.ClientResponse", reader: ResponseReader, max_bytes: int) -> None:

@@ -5,7 +5,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -181,6 +181,21 @@ def listed(value: Any) -> Any:
         parsed, problem = parse_json(value.encode(errors="replace"))
         return value if problem else parsed
     return value
+
+
+def columns_of(names: Iterable[str], usual: Mapping[str, Sequence[str]], fields: Mapping[str, str]) -> dict[str, str]:
+    """Which column holds what: as ``fields`` say, else by the first ``usual`` name; case does not matter.
+
+    >>> columns_of(["ID", "Problem", "body"], {"id": ["id"], "question": ["question", "problem"]}, {"gold": "body"})
+    {'gold': 'body', 'id': 'ID', 'question': 'Problem'}
+    """
+    columns, taken = dict(fields), set(fields.values())
+    lower = {name.lower(): name for name in reversed(list(names)) if name not in taken}
+    for ours, candidates in usual.items():
+        column = next((lower[name] for name in candidates if name in lower), None)
+        if column is not None:
+            columns.setdefault(ours, column)
+    return columns
 
 
 def as_json(value: object) -> str:
