@@ -19,6 +19,7 @@ from pets.store.database import Database
 
 KEY_NAME = Pattern(r"[A-Za-z0-9._-]{1,64}")
 KEY_PREFIX = "pets-"
+COLUMNS = "name, budget, admin, unit"  # of a key, as it is made from its row
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +78,20 @@ class KeyStore:
         if secret is not None:
             # Looked up by its hash: how long that takes says nothing about any key.
             sql = (
-                "SELECT name, budget, admin, unit, "
+                f"SELECT {COLUMNS}, "
                 "EXISTS (SELECT 1 FROM api_keys o WHERE o.revoked IS NULL AND o.hash <> k.hash) "
                 "FROM api_keys k WHERE hash = ? AND revoked IS NULL"
             )
             if (row := self._database.one(sql, _hash(secret))) is not None:
-                self.several = bool(row[4])
-                return ApiKey(row[0], row[1], bool(row[2]), row[3])
+                *about, several = row
+                self.several = bool(several)
+                return _key(*about)
         return None if self.required else ANYBODY
 
     def all(self) -> list[tuple[ApiKey, float, float | None]]:
         """Every key, with the times of its creation and of its revocation."""
-        rows = self._database.all("SELECT name, budget, admin, unit, created, revoked FROM api_keys ORDER BY created")
-        return [(ApiKey(name, budget, bool(admin), unit), *times) for name, budget, admin, unit, *times in rows]
+        rows = self._database.all(f"SELECT {COLUMNS}, created, revoked FROM api_keys ORDER BY created")
+        return [(_key(*about), created, revoked) for *about, created, revoked in rows]
 
     def active(self) -> list[ApiKey]:
         """The keys that are not revoked."""
@@ -168,12 +170,8 @@ class CachedKeyStore(KeyStore):
 
     def refresh(self, database: Database) -> None:
         """Read the keys again."""
-        rows = database.all("SELECT hash, name, budget, admin, unit, revoked FROM api_keys")
-        self._by_hash = {
-            digest: ApiKey(name, budget, bool(admin), unit)
-            for digest, name, budget, admin, unit, revoked in rows
-            if revoked is None
-        }
+        rows = database.all(f"SELECT {COLUMNS}, hash, revoked FROM api_keys")
+        self._by_hash = {digest: _key(*about) for *about, digest, revoked in rows if revoked is None}
         self._required = bool(rows)
         self.several = len(self._by_hash) > 1
 
@@ -245,6 +243,10 @@ def _password(credentials: str) -> str | None:
         return b64decode(credentials, validate=True).decode().partition(":")[2]
     except ValueError:
         return None
+
+
+def _key(name: str, budget: int | None, admin: int, unit: str | None) -> ApiKey:
+    return ApiKey(name, budget, bool(admin), unit)
 
 
 def _hash(secret: str) -> str:

@@ -136,34 +136,27 @@ class Dashboard:
 
     def _upstream(self, viewer: ApiKey) -> dict[str, Any]:
         """How each server does for each model, as its latest requests say; where it is and its load for admins."""
-        pool, now = self._state.driver.fetcher.pool, _loop_time()
-        rows = [
-            _health(endpoint, now) | {"server": endpoint.number + 1, "model": model} | self._private(endpoint, viewer)
-            for model, part in (pool.models or {"": pool}).items()
-            for endpoint in part.endpoints
-        ]
-        faults = dict(self._state.driver.fetcher.faults) if viewer.admin else {}
-        return {"servers": rows, "faults": faults}
-
-    def _private(self, endpoint: Endpoint, viewer: ApiKey) -> dict[str, Any]:
-        if not viewer.admin:
-            return {}
-        urls = self._state.upstream.urls
-        url = urls[endpoint.number] if endpoint.number < len(urls) else "this machine"
-        return {"url": url, "in_flight": endpoint.in_flight}
+        pool, urls, now, rows = self._state.driver.fetcher.pool, self._state.upstream.urls, _loop_time(), []
+        for model, part in (pool.models or {"": pool}).items():
+            for endpoint in part.endpoints:
+                rows.append(_health(endpoint, now) | {"server": endpoint.number + 1, "model": model})
+                if viewer.admin:
+                    url = urls[endpoint.number] if endpoint.number < len(urls) else "this machine"
+                    rows[-1] |= {"url": url, "in_flight": endpoint.in_flight}
+        return {"servers": rows, "faults": dict(self._state.driver.fetcher.faults) if viewer.admin else {}}
 
 
 def _health(endpoint: Endpoint, now: float) -> dict[str, Any]:
-    """``up`` after an answer, ``down`` while it rests after failures, ``waiting`` by its own word, ``failing``, or
+    """``down`` while it rests after failures, ``waiting`` by its own word, ``failing``, ``up`` after an answer, or
     ``not asked`` yet."""
-    state = "up" if endpoint.answered else "not asked"
+    states = {
+        "down": endpoint.rest_until > now,
+        "waiting": endpoint.blocked_until > now,
+        "failing": endpoint.failures,
+        "up": endpoint.answered,
+    }
+    state = next((name for name, holds in states.items() if holds), "not asked")
     wait_s = max(0.0, max(endpoint.rest_until, endpoint.blocked_until) - now)
-    if endpoint.rest_until > now:
-        state = "down"
-    elif endpoint.blocked_until > now:
-        state = "waiting"
-    elif endpoint.failures:
-        state = "failing"
     return {"state": state, "failures": endpoint.failures, "retry_in_s": wait_s, "latency_s": endpoint.latency_s}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pets.engine.driver import Driver
 from pets.engine.places import Places
@@ -18,29 +19,25 @@ from pets.plans import Drift
 from pets.prompts import Prompt
 
 
+@dataclass(eq=False, kw_only=True)
 class GatewayState:
-    """The parts of one gateway, and whether it is ``stopping``."""
+    """The parts of one gateway, and whether it is ``stopping``. ``questions`` are the places of open votes."""
 
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        keys: KeyStore,
-        ledger: GatewayLedger,
-        upstream: Upstream,
-        driver: Driver,
-        submissions: Submissions,
-        mean_budget: float,
-        drift: Drift | None = None,
-    ) -> None:
-        self.settings, self.keys, self.ledger, self.upstream = settings, keys, ledger, upstream
-        self.driver, self.submissions = driver, submissions
-        self.mean_budget = mean_budget
-        self.metrics = Metrics(submissions, ledger, drift, RecentQuestions(texts=settings.texts))
-        self.least_traces = max(1, driver.allocator.policy.warmup)  # that a vote needs, where its request allows them
-        self.questions = Places(settings.queue, lambda: keys.several)
-        """Voted requests that are open."""
-        self.stopping = False
+    settings: Settings
+    keys: KeyStore
+    ledger: GatewayLedger
+    upstream: Upstream
+    driver: Driver
+    submissions: Submissions
+    mean_budget: float
+    drift: Drift | None = None
+    stopping: bool = False
+
+    def __post_init__(self) -> None:
+        recent = RecentQuestions(texts=self.settings.texts)
+        self.metrics = Metrics(self.submissions, self.ledger, self.drift, recent)
+        self.least_traces = max(1, self.driver.allocator.policy.warmup)  # of a vote, where its request allows them
+        self.questions = Places(self.settings.queue, lambda: self.keys.several)
 
     def check_running(self) -> None:
         """Refuse a request with 503 where the gateway is stopping."""

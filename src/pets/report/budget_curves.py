@@ -30,6 +30,8 @@ NO_VOTE = -1
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Votes = tuple[Bools, Bools]
+"""Whether the votes of one question are good, and whether they are right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +96,13 @@ def budget_curves(
     rng = np.random.default_rng(seed)
     played = [_play(question, prior, most, zone, sizes[:, index], rng) for index, question in enumerate(questions)]
     judged = np.array([question.right is not None and question.ranks is not None for question in questions])
-    uniform = _curves(np.arange(1.0, most + 1), [(play.good, play.right) for play in played], judged)
+    uniform = _curves(np.arange(1.0, most + 1), [equal for equal, _ in played], judged)
     if not len(sizes):
         return uniform, None
-    traces = sizes.sum(axis=1) / len(questions)
-    return uniform, _curves(traces, [(play.good_as_spent, play.right_as_spent) for play in played], judged)
+    return uniform, _curves(sizes.sum(axis=1) / len(questions), [spent for _, spent in played], judged)
 
 
-def _curves(traces: Floats, rows: Sequence[tuple[Bools, Bools]], judged: Bools) -> BudgetCurves:
+def _curves(traces: Floats, rows: Sequence[Votes], judged: Bools) -> BudgetCurves:
     """Means over questions, and what they spread by over draws."""
     good = np.array([row[0] for row in rows]).mean(axis=0)  # (draws, V)
     consistency = (good.mean(axis=0), Z_95 * good.std(axis=0))
@@ -148,16 +149,6 @@ def _worth(question: RunQuestion, policy: IndexPolicy, scores: dict[Tally, float
     return worth
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Play:
-    """Whether one question's votes are good and right in each draw: (draws, most), and (draws, V) as spent."""
-
-    good: Bools
-    right: Bools
-    good_as_spent: Bools
-    right_as_spent: Bools
-
-
 def _play(
     question: RunQuestion,
     prior: LearnedPrior,
@@ -165,8 +156,9 @@ def _play(
     zone: float,
     sizes: NDArray[np.int64],
     rng: np.random.Generator,
-) -> _Play:
-    """One question's votes in every draw; ``sizes`` are its traces at the points of the run."""
+) -> tuple[Votes, Votes]:
+    """One question's votes in every draw, (draws, most) and (draws, V) as spent; ``sizes`` are its traces at the points
+    of the run."""
     ranks = question.ranks or {}
     gold = [rank for answer, rank in ranks.items() if answer in (question.right or ())]
     known = [NO_VOTE if answer is None else ranks.get(answer, NO_VOTE) for answer in question.answers]
@@ -182,7 +174,7 @@ def _play(
         right.append(np.isin(leaders, gold))
         good_as_spent.append((votes >= 0) & (theta[votes] >= theta.max() - zone))
     right_as_spent = np.tile(np.isin(votes, gold), (DRAWS, 1))
-    return _Play(np.array(good), np.array(right), np.array(good_as_spent), right_as_spent)
+    return (np.array(good), np.array(right)), (np.array(good_as_spent), right_as_spent)
 
 
 def _thetas(tally: Tally, prior: LearnedPrior, rng: np.random.Generator) -> list[Floats]:

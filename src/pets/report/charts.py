@@ -14,7 +14,7 @@ import numpy as np
 
 from pets.engine.summary import wilson
 from pets.lab import PoolResult, mean_curve, traces_at_mean
-from pets.lab.calibration import Bin, Calibration
+from pets.lab.calibration import Calibration
 from pets.lab.labelled import LabelledPool, LabelledQuestion
 from pets.lab.results import Floats, Result
 from pets.report.style import GREY, SHARE, Chart, LineStyle, by_label, colour_of, layer, line_styles, titled, trace_axis
@@ -362,16 +362,11 @@ def _label(name: str, calibration: Calibration) -> str:
 
 
 def _bin_rows(label: str, calibration: Calibration) -> list[dict[str, Any]]:
-    """A row for each bin, and one where the last of them ends."""
-    last = calibration.bins[-1]
-    return [_bin_row(label, bucket) for bucket in calibration.bins] + [
-        {"label": label, "bin": 1.0, "count": last.count}
-    ]
-
-
-def _bin_row(label: str, bucket: Bin) -> dict[str, Any]:
-    row: dict[str, Any] = {"label": label, "bin": bucket.low, "count": bucket.count}
-    if bucket.certificate is None or bucket.right is None:
-        return row
-    low, high = wilson(bucket.right, bucket.count)
-    return row | {"certificate": bucket.certificate, "right": bucket.right, "low": low, "high": high}
+    """A row for each bin, with its dot where it has certificates, and one where the last of them ends."""
+    rows: list[dict[str, Any]] = []
+    for bucket in calibration.bins:
+        rows.append({"label": label, "bin": bucket.low, "count": bucket.count})
+        if bucket.certificate is not None and bucket.right is not None:
+            low, high = wilson(bucket.right, bucket.count)
+            rows[-1] |= {"certificate": bucket.certificate, "right": bucket.right, "low": low, "high": high}
+    return [*rows, {"label": label, "bin": 1.0, "count": calibration.bins[-1].count}]
