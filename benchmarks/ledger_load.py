@@ -56,7 +56,7 @@ async def work(url: str, reservations: int, clients: int, total: int) -> dict[st
 
     await asyncio.gather(*(client() for _ in range(clients)))
     ended = time.time()
-    await ledger.release()
+    await ledger.close()
     cpu = time.process_time() - before
     return {"cpu": cpu, "seconds": seconds, "made": made, "refused": refused, "begun": begun, "ended": ended}
 

@@ -410,7 +410,7 @@ class GatewayWorld(World):
             account=self.account.sampled,
         )
         driver.close()
-        await ledger.release()
+        await ledger.close()
         return self.server.steady or rng.random() < 0.5
 
     def check(self) -> None:

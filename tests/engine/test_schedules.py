@@ -206,6 +206,6 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
         assert driver.allocator.verdicts() == []
         assert all(endpoint.in_flight == 0 for endpoint in driver.fetcher.pool.endpoints)
         assert submissions.places.taken == 0 and sampler.widest <= concurrency
-        await ledger.release()
+        await ledger.close()
 
     run_simulated(serve())

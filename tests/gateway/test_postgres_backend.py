@@ -103,7 +103,7 @@ def test_a_budget_holds_under_parallel_requests_of_all_replicas(replica, rows):
 
     async def work():
         made = await asyncio.gather(*(ask(replicas[n % 3], ALICE if n % 2 else BOB) for n in range(300)))
-        await asyncio.gather(*(ledger.release() for ledger in replicas))
+        await asyncio.gather(*(ledger.close() for ledger in replicas))
         return made
 
     made = [reservation for reservation in asyncio.run(work()) if reservation]
@@ -375,7 +375,7 @@ def test_a_lost_connection_refuses_and_nothing_is_lost(replica, rows, monkeypatc
         await until(lambda: ledger.failure is None)
         again = await reserve(ledger, BOB, 6, "again")
         ledger.settle(again, Charge(6, 6))
-        await ledger.release()
+        await ledger.close()
 
     asyncio.run(work())
     assert [(request, spent) for request, spent in rows("SELECT request, spent FROM ledger ORDER BY id") if spent] == [
@@ -403,7 +403,7 @@ def test_a_transaction_that_breaks_off_after_its_commit_is_taken_back(replica, r
         with pytest.raises(ApiError, match="PostgreSQL fails"):
             await reserve(ledger, BOB, 5, "unknown")
         await until(lambda: ledger.failure is None)
-        await ledger.release()
+        await ledger.close()
 
     asyncio.run(work())
     assert rows("SELECT request, spent, delivered FROM ledger") == [("unknown", 0, 0)]
@@ -465,7 +465,7 @@ def test_a_connection_that_is_lost_at_the_end_loses_no_settlement(replica, rows,
         ledger.store.look = lambda names, share: StoreSnapshot()  # so that the end is the first to learn of it
         ledger.cut_off(rows)
         ledger.settle(reservation, Charge(1, 1))
-        await ledger.release()
+        await ledger.close()
 
     asyncio.run(work())
     assert rows("SELECT spent, delivered FROM ledger") == [(1, 1)]
@@ -484,7 +484,7 @@ def test_the_end_waits_for_a_server_only_so_long(replica, rows, monkeypatch, cap
         database.url = "postgresql://127.0.0.1:1/none"
         database.connection.close()
         ledger.settle(reservation, Charge(1, 1))
-        await ledger.release()
+        await ledger.close()
 
     asyncio.run(work())
     wait_until(lambda: not any(thread.name == "pets-ledger" for thread in threading.enumerate()))

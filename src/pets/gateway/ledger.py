@@ -296,7 +296,7 @@ class GatewayLedger(Ledger):
         """Report what other gateways spend to this event loop."""
         await self.backend.begin()
 
-    async def release(self) -> None:
+    async def close(self) -> None:
         """Write what is left and release the store; the disk is waited for in a thread."""
         self.backend.finish()
         await asyncio.get_running_loop().run_in_executor(None, self.backend.close)

@@ -73,4 +73,4 @@ class GatewayState:
         self.stopping = True
         self.driver.close()
         await self.upstream.close()
-        await self.ledger.release()
+        await self.ledger.close()
