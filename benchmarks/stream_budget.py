@@ -33,7 +33,7 @@ from pets.lab.draws import Draw, draw_traces
 from pets.lab.labelled import LabelledPool, read_answers
 from pets.plans import fit_plan
 from pets.plans.plan import SLACK_DIVISOR
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.pools import Pool, load, read_pools
 from pets.questions import Problem
 from pets.samplers import Prompt
@@ -100,7 +100,7 @@ def repetition(pool: LabelledPool, protocol: ReplayConfig, number: int, args: ar
     runs = {"lab": Run(int(sizes.sum()), total, drawn.outcomes.agree[list(parts.arrivals), sizes])}
     for way in (*WAYS, COLD) if args.cold else WAYS:
         leave = int(args.mean_budget * WINDOW) // SLACK_DIVISOR if way.windows else 0
-        policy = Price(args.rounds, use_up=True, cold=True) if way.cold else plan.policy(use_up=True, leave=leave)
+        policy = PriceRule(args.rounds, use_up=True, cold=True) if way.cold else plan.policy(use_up=True, leave=leave)
         # a window that is not full at the end has money for questions that never came
         arrivals = parts.arrivals[: len(parts.arrivals) // WINDOW * WINDOW] if way.windows else parts.arrivals
         runs[way.name] = streamed(policy, drawn, arrivals, args.mean_budget, way)

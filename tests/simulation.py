@@ -52,7 +52,7 @@ from pets.errors import BusyError, PetsError, RefusedError, ReplyError, Unreacha
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.sqlite_backend import SQLiteBackend
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.policies.uniform import Uniform
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -323,7 +323,7 @@ class StreamWorld(RunWorld):
         self.total = None if windows else mean * len(self.problems)
         budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(self.total or 0, 8)
         config = RunConfig(concurrency=self.concurrency, tries=self.tries, keep_going=True)
-        policy = self.rng.choice([Uniform(), Price(rounds=2)])
+        policy = self.rng.choice([Uniform(), PriceRule(rounds=2)])
         horizon = None if windows else len(self.problems)
         self.settings = StreamSettings(policy, budget, config, horizon, open_questions=self.rng.choice([1, 3, 8]))
 
@@ -369,7 +369,7 @@ class GatewayWorld(World):
         self.ledger = ledger = GatewayLedger(SQLiteBackend(self.store), total=self.limit)
         several = rng.random() < 0.5
         driver, submissions = assemble_submissions(
-            Allocator(Price(rounds=2), Budget.per_window(4, 32, cap=16)),
+            Allocator(PriceRule(rounds=2), Budget.per_window(4, 32, cap=16)),
             Fetcher(self.samplers(), tries=self.tries, patience_s=None, rpm=rng.choice([None, 30])),
             Places(self.concurrency, lambda: several),
             ledger,

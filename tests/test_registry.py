@@ -14,7 +14,7 @@ from pets.core.policy import IndexPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError, SpecError
 from pets.policies.okg import OKG
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.pools import Pool, PooledQuestion
 from pets.registry import (
     answer_types,
@@ -50,7 +50,7 @@ class Echo(Sampler):
 def test_options_take_their_fields_types():
     assert make_policy("okg") == OKG()
     assert make_policy("okg:prior=0.5,unseen=2") == OKG(prior=0.5, unseen=2)
-    assert make_policy("price:rounds=3") == Price(rounds=3)
+    assert make_policy("price:rounds=3") == PriceRule(rounds=3)
     assert make_policy("okg_weighted:missing=ignore,learn=false").learn is False
 
 
@@ -177,13 +177,13 @@ def test_a_broken_plugin_is_reported_where_it_is_named_and_breaks_nothing_else(p
 
 
 def test_a_plugin_does_not_replace_a_built_in(plugins):
-    plugins.append(entry("okg", "pets.policies.price:Price"))
+    plugins.append(entry("okg", "pets.policies.price:PriceRule"))
     with pytest.warns(UserWarning, match="its policy 'okg' is left out, PETS has one of that name"):
         assert make_policy("okg") == OKG()
 
 
 def test_two_plugins_of_one_name_are_both_refused(plugins):
-    plugins += [entry("mine", f"pets.policies.{name}") for name in ("okg:OKG", "price:Price", "asc:ASC")]
+    plugins += [entry("mine", f"pets.policies.{name}") for name in ("okg:OKG", "price:PriceRule", "asc:ASC")]
     with pytest.raises(SpecError, match="uninstall one"):
         make_policy("mine")
 

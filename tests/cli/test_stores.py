@@ -18,7 +18,7 @@ from pets.engine import Engine, RunConfig
 from pets.engine.resume import run_settings
 from pets.engine.stream import Stream, StreamSettings
 from pets.errors import StateError
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Store, StoredTrace
@@ -59,7 +59,7 @@ def made_store(tmp_path_factory):
     """A store of four runs, none of which names code."""
     path = tmp_path_factory.mktemp("made") / "runs.db"
     config = RunConfig(budget="4x", answer="number", policy="uniform")
-    stream = StreamSettings(Price(), Budget(100, 8), config, 10, 4, "m", ("http://127.0.0.1:9/v1",))
+    stream = StreamSettings(PriceRule(), Budget(100, 8), config, 10, 4, "m", ("http://127.0.0.1:9/v1",))
     own = run_settings(RunConfig(budget="4x", policy="uniform"), PROBLEMS, model="m", stored=True)
     by_jobs = run_settings(RunConfig(budget="4x", answer="number", batch_api=True), PROBLEMS, model="m", stored=True)
     solved = run_settings(config, PROBLEMS, model="m", endpoints=("http://127.0.0.1:9/v1",), stored=True)

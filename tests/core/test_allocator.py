@@ -19,7 +19,7 @@ from pets.errors import BudgetError, InputError, StateError
 from pets.policies.okg import OKG
 from pets.policies.okg_weighted import OKGWeighted
 from pets.policies.online_grid import OnlineGrid
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.policies.uniform import Uniform
 from pets.registry import make_policy
 from pets.types import Launch, Question, SoftVote, Trace
@@ -88,7 +88,7 @@ SCHEDULED = {
     "okg:prior=0.3": (OKG(prior=0.3, unseen=2), 300),
     "uniform": (Uniform(), 300),
     "online_grid": (OnlineGrid(), 300),
-    "price": (Price(rounds=2), 300),
+    "price": (PriceRule(rounds=2), 300),
     "okg_weighted": (OKGWeighted(), 50),
 }
 
@@ -191,7 +191,7 @@ def test_okg_serves_the_highest_index_with_traces_in_flight():
     assert allocator.budget.spent == 120
 
 
-@pytest.mark.parametrize("policy", [OKG(), OKG(prior=0.1), Uniform(), OnlineGrid(), Price()])
+@pytest.mark.parametrize("policy", [OKG(), OKG(prior=0.1), Uniform(), OnlineGrid(), PriceRule()])
 def test_asking_for_many_is_asking_one_by_one(policy):
     def launches(width):
         allocator = Allocator(policy, Budget(60, cap=9), questions(7))
@@ -266,7 +266,7 @@ def test_a_merge_reaches_traces_that_wait_for_their_turn_and_those_that_a_policy
     assert allocator.tally("q0").answers == ("0.5",) * 3
 
 
-@pytest.mark.parametrize("policy", [OKG(), OKGWeighted(), OnlineGrid(), Price()])
+@pytest.mark.parametrize("policy", [OKG(), OKGWeighted(), OnlineGrid(), PriceRule()])
 def test_a_withdrawn_question_is_forgotten_with_its_last_trace_and_stays_paid_for(policy):
     allocator = Allocator(policy, Budget(40, cap=9), questions(2))
     asked = allocator.ask(8)
@@ -286,7 +286,7 @@ def test_a_withdrawn_question_is_forgotten_with_its_last_trace_and_stays_paid_fo
     assert allocator.verdict("q1").traces == 9  # what q0 was promised is free for others
 
 
-@pytest.mark.parametrize("policy", [OKG(), OnlineGrid(), Price()])
+@pytest.mark.parametrize("policy", [OKG(), OnlineGrid(), PriceRule()])
 def test_an_endless_stream_that_withdraws_keeps_its_budget_and_no_memory(policy):
     allocator = Allocator(policy, Budget.per_window(20, 160, cap=32))
     rng = np.random.default_rng(0)
@@ -331,7 +331,9 @@ def test_quotas_are_served_fewest_launched_first():
     assert [launch.number for launch in log] == [0] * 4 + [1] * 4 + [2] * 4
 
 
-@pytest.mark.parametrize("policy", [OnlineGrid(), OnlineGrid(K=2), Price(), Price(rounds=1), Price(rounds=3)])
+@pytest.mark.parametrize(
+    "policy", [OnlineGrid(), OnlineGrid(K=2), PriceRule(), PriceRule(rounds=1), PriceRule(rounds=3)]
+)
 @pytest.mark.parametrize("mean", [5, 12])
 def test_a_stream_of_known_length_keeps_its_budget_and_uses_it(policy, mean):
     """Questions arrive one by one; each is answered before the next comes."""
@@ -464,7 +466,7 @@ def test_after_an_overrun_nothing_more_is_asked_for(policy):
     assert allocator.ask(1) == [] and allocator.budget.free == -2
 
 
-@pytest.mark.parametrize("policy", [Uniform(), OnlineGrid(), Price(), OKG(), OKG(waves=4)])
+@pytest.mark.parametrize("policy", [Uniform(), OnlineGrid(), PriceRule(), OKG(), OKG(waves=4)])
 def test_a_token_budget_is_used_though_traces_cost_less_than_their_hold(policy):
     allocator = Allocator(policy, Budget(400_000, cap=64, currency=Currency.tokens(hold=2000)), questions(20))
     rng = np.random.default_rng(0)
@@ -546,7 +548,7 @@ def test_adopted_traces_come_in_launch_order_and_before_the_first_launch():
         allocator.adopt([Trace("q", 1, "A")])
 
 
-@pytest.mark.parametrize("policy", [OKG(prior=1.0), OKG(waves=2), Uniform(), Price(rounds=3), OKGWeighted()])
+@pytest.mark.parametrize("policy", [OKG(prior=1.0), OKG(waves=2), Uniform(), PriceRule(rounds=3), OKGWeighted()])
 def test_a_launch_that_is_given_up_is_free_and_its_question_asked_no_more(policy):
     allocator = Allocator(policy, Budget(total=24, cap=8), [Question("q1", options=2), Question("q2", options=2)])
     launches = allocator.ask(24)
@@ -588,7 +590,7 @@ def test_a_question_that_was_given_up_stays_so_and_can_be_withdrawn():
 
 
 def test_traces_paid_for_beside_the_plan_never_touch_what_was_promised():
-    allocator = Allocator(Price(rounds=2), Budget(total=10, cap=8), horizon=2)
+    allocator = Allocator(PriceRule(rounds=2), Budget(total=10, cap=8), horizon=2)
     allocator.add(Question("q1", options=2))
     assert len(allocator.ask(99)) == 4
     assert not allocator.charge([Trace("q1", 0)] * 3)  # 4 of the 6 that are left are the next question's warm-up
@@ -596,7 +598,7 @@ def test_traces_paid_for_beside_the_plan_never_touch_what_was_promised():
 
 
 def test_with_windows_such_traces_are_made_up_for_as_soon_as_that_is_possible():
-    allocator = Allocator(Price(rounds=1), Budget.per_window(2, 9, cap=8))
+    allocator = Allocator(PriceRule(rounds=1), Budget.per_window(2, 9, cap=8))
     allocator.add(Question("q1", options=2))
     allocator.ask(99)
     assert allocator.charge([Trace("q1", 0)] * 3) and allocator.budget.spent == 0
@@ -708,7 +710,7 @@ class TestSharedStream:
 
     @staticmethod
     def allocators(count=2, **options):
-        return [Allocator(Price(rounds=3), Budget.per_window(10, 80, cap=32), **options) for _ in range(count)]
+        return [Allocator(PriceRule(rounds=3), Budget.per_window(10, 80, cap=32), **options) for _ in range(count)]
 
     @staticmethod
     def exchange(allocators):
@@ -758,7 +760,7 @@ class TestSharedStream:
         with pytest.raises(StateError, match="compares questions"):
             Allocator(OKG(), Budget(9), [Question("q")]).totals  # noqa: B018
         with pytest.raises(StateError, match="by windows"):
-            Allocator(Price(), Budget(99), horizon=4).sync_replicas(ReplicaTotals(arrived=1))
+            Allocator(PriceRule(), Budget(99), horizon=4).sync_replicas(ReplicaTotals(arrived=1))
 
 
 def soft_trace(launch, rng):

@@ -10,7 +10,7 @@ from pets.engine.pacing import FEWEST_WAVES, SLOWEST_TRACE, Pace, WaveClock, pac
 from pets.errors import InputError
 from pets.policies.okg import OKG
 from pets.policies.okg_weighted import OKGWeighted
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.policies.uniform import Uniform
 
 
@@ -40,7 +40,7 @@ def test_without_waves_a_batch_ends_with_fewer_and_fewer_in_flight():
 
 
 def test_policies_that_decide_alone_or_blindly_are_asked_as_fast_as_can_be():
-    for policy in (Uniform(), Price(rounds=3)):
+    for policy in (Uniform(), PriceRule(rounds=3)):
         pace = pace_of(policy, 60, 10, 64)
         assert (pace.waves, pace.times_as_long, pace.limit(1)) == (0, 1.0, 64)
         with pytest.raises(InputError, match="knows no waves"):

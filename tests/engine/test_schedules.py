@@ -17,7 +17,7 @@ from pets.errors import BusyError, PetsError, RefusedError, ReplyError, Unreacha
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.sqlite_backend import SQLiteBackend
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler, Sampling
 from pets.store import Store
@@ -149,7 +149,7 @@ def test_a_stream_broken_off_again_and_again_is_charged_what_was_sampled_and_ans
     windows, mean = rng.choice([True, False]), rng.randint(4, 6)
     budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(mean * len(problems), 8)
     config = RunConfig(concurrency=rng.choice([1, 4, 64]), tries=rng.choice([1, 2, 6]))
-    policy = rng.choice([Uniform(), Price(rounds=2)])
+    policy = rng.choice([Uniform(), PriceRule(rounds=2)])
     horizon = None if windows else len(problems)
     settings = StreamSettings(policy, budget, config, horizon, open_questions=rng.choice([1, 3, 8]))
     sampler, answers = Unsteady(rng), []
@@ -183,7 +183,7 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
         ledger = GatewayLedger(SQLiteBackend(), total=limit)
         concurrency, shared = rng.choice([1, 4, 64]), rng.random() < 0.5
         driver, submissions = assemble_submissions(
-            Allocator(Price(rounds=2), Budget.per_window(4, 32, cap=16)),
+            Allocator(PriceRule(rounds=2), Budget.per_window(4, 32, cap=16)),
             Fetcher([sampler], tries=rng.choice([1, 2, 6]), patience_s=None, rpm=rng.choice([None, 30])),
             Places(concurrency, lambda: shared),
             ledger,

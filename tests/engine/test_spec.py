@@ -16,14 +16,14 @@ from pets.engine.models import ModelShare
 from pets.engine.spec import SECTION_OF, SECTIONS, VERBS, RunOptions, RunSpec, default_of, is_honoured
 from pets.errors import InputError, SpecError, StateError
 from pets.policies.okg import OKG
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.registry import make_answer_type
 
 COUNTS = st.integers(1, 1 << 20)
 SHARES = st.floats(0, 1)
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 PRICES = st.builds(TokenPrice, st.floats(0.01, 99), st.floats(0, 99))
-FITTED = Price(rounds=2, table=((0.5, 1.0), (0.25, 2.0)))
+FITTED = PriceRule(rounds=2, table=((0.5, 1.0), (0.25, 2.0)))
 VALUES = {
     "budget": st.sampled_from(["16x", "5000", "2Mtok", "5usd"]),
     "max_traces": st.none() | COUNTS,

@@ -14,7 +14,7 @@ from pets.engine import RunConfig, TokenPrice, solve
 from pets.engine.stream import RecordedStream, Stream, StreamSettings, stream_budget
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, ReplyError, StateError, UnreachableError
 from pets.plans import Drift, left_by_windows
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Store
@@ -381,7 +381,7 @@ def test_a_question_that_the_server_will_not_serve_is_given_up_free_of_charge(pl
 def test_a_cold_stream_keeps_its_budget_and_learns(toys):
     texts = toys.drawn(48, strength=0.1, seed=8)
     budget = Budget(384, 64)
-    settings = settings_of(Price(rounds=2, use_up=True, cold=True), budget, 48, open_questions=4)
+    settings = settings_of(PriceRule(rounds=2, use_up=True, cold=True), budget, 48, open_questions=4)
     answers, stream = streamed(settings, recorded(toys, texts), toys.arriving(texts))
     assert budget.spent == 384
     policy = stream.driver.allocator.policy
@@ -517,7 +517,7 @@ def test_a_question_of_a_store_comes_once(plan, toys, tmp_path):
 
 
 def test_only_a_stream_is_resumed_as_one_and_a_policy_that_no_spec_names_is_not_stored(plan, toys, tmp_path):
-    class Own(Price):
+    class Own(PriceRule):
         pass
 
     with pytest.raises(InputError, match="another process"):

@@ -16,7 +16,7 @@ from pets.engine.ledger import Ledger
 from pets.engine.places import Places
 from pets.engine.submissions import VoteLimits
 from pets.errors import BudgetError, InputError, RefusedError, ReplyError, SamplerError
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.samplers import Sampler, Sampling
 
 from ..simulated_time import run_simulated
@@ -59,7 +59,7 @@ class VotingDriver:
     """A driver, and what takes in its questions."""
 
     def __init__(self, sampler, ledger=None, mean=8, max_n=16, places=64):
-        allocator = Allocator(Price(rounds=2), Budget.per_window(4, 4 * mean, cap=32))
+        allocator = Allocator(PriceRule(rounds=2), Budget.per_window(4, 4 * mean, cap=32))
         fetcher = Fetcher([sampler], patience_s=None, max_n=max_n)
         self.driver, self.submissions = assemble_submissions(allocator, fetcher, Places(places), ledger)
         self.allocator, self.in_flight = allocator, self.driver.pacing.in_flight

@@ -22,7 +22,7 @@ from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.policies.okg import OKG
 from pets.policies.online_grid import OnlineGrid
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 
 from ..waiting import PATIENCE_S, wait_until
 from .conftest import BOOK, hold_upstream, run_gateway
@@ -78,7 +78,7 @@ def test_models_are_there_plain_and_voted(gateway):
 
 
 def test_certificates_go_by_the_policys_belief():
-    policy = Price(rounds=2)  # untrained
+    policy = PriceRule(rounds=2)  # untrained
     with run_gateway(
         MockModel(DistributionAnswers({"clear": {"A": 1.0}}, tokens=8)), policy=policy, mean_budget=8
     ) as gateway:

@@ -7,7 +7,7 @@ from pets.gateway.auth import ANYBODY
 from pets.gateway.dashboard import Dashboard
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock.faults import Faults
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 
 from ..browser import check_looks, open_page, serious_problems
 from ..waiting import wait_until
@@ -39,7 +39,7 @@ def shown_questions(page, number):
 
 def test_a_live_run_is_drawn_as_it_was_counted(browser, screenshots):
     mock = MockModel(DistributionAnswers(MANY, tokens=8), faults=Faults(error_500=0.1))
-    with run_gateway(mock, policy=Price(rounds=2, prior=1.0), mean_budget=8, total=2000) as gateway:
+    with run_gateway(mock, policy=PriceRule(rounds=2, prior=1.0), mean_budget=8, total=2000) as gateway:
         opened = open_page(browser, gateway.url)
         page = opened.page
         page.wait_for_function("() => document.getElementById('state').textContent === 'live'")

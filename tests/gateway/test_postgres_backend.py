@@ -20,7 +20,7 @@ from pets.gateway.ledger_backend import Charge, SpendRateLimit
 from pets.gateway.postgres_backend import PostgresBackend
 from pets.gateway.shared_store import SharedStore, StoreSnapshot
 from pets.openai.errors import ApiError
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.store import postgres
 from pets.store.store import open_database
 from pets.types import Question
@@ -142,7 +142,7 @@ def test_a_window_is_one_for_all(replica):
 
 
 def test_replicas_have_one_price(replica):
-    allocators = [Allocator(Price(), Budget.per_window(10, 160, cap=64)) for _ in range(2)]
+    allocators = [Allocator(PriceRule(), Budget.per_window(10, 160, cap=64)) for _ in range(2)]
 
     async def work():
         for number, allocator in enumerate(allocators):
@@ -594,7 +594,7 @@ def test_a_server_that_is_away_is_named_in_the_log_and_nowhere_else(replica, row
 
 def test_a_newer_replica_that_tells_more_is_understood(replica, rows):
     """While an upgrade rolls, versions are mixed."""
-    allocator, seen = Allocator(Price(), Budget.per_window(10, 160)), []
+    allocator, seen = Allocator(PriceRule(), Budget.per_window(10, 160)), []
     allocator.sync_replicas = seen.append
     ledger = replica(total=100, allocator=allocator)
     rows(

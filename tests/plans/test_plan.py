@@ -18,7 +18,7 @@ from pets.core.tally import Tally
 from pets.errors import InputError, StateError
 from pets.plans import fit_plan, plan_text, read_plan, write_plan
 from pets.plans.plan import from_plain, to_plain
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.pools import Pool, PooledQuestion
 from pets.types import Question, Trace
 
@@ -180,13 +180,13 @@ def test_budgets_spend_the_mean_budget_on_the_shares(plan):
 
 def test_the_policy_is_the_price_rule_fitted_to_the_same_answers(pool, plan):
     labels = [question.answers for question in pool.questions]
-    assert plan.policy() == Price(rounds=3).fit(Training(labels, options=4))
+    assert plan.policy() == PriceRule(rounds=3).fit(Training(labels, options=4))
 
 
 def test_prices_are_fitted_with_the_zone_that_they_are_used_with(pool, plan):
     labels = [question.answers for question in pool.questions]
     zoned = fit_plan(pool, 12.0, rounds=3, zone=0.1)
-    assert zoned.policy() == Price(rounds=3, zone=0.1).fit(Training(labels, options=4))
+    assert zoned.policy() == PriceRule(rounds=3, zone=0.1).fit(Training(labels, options=4))
     assert zoned.prices != plan.prices
     with pytest.raises(InputError, match="a zone needs rounds=2 or more"):
         fit_plan(pool, 12.0, rounds=1, zone=0.1)

@@ -10,14 +10,14 @@ from pets.core.policy import Training, View
 from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.policies.online_grid import OnlineGrid
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 
 VIEW = View(budget_left=1200, questions_left=100, cap=64)
 PATHS = ["A" * 60 + "B" * 4, "A" * 64, "A" * 63 + "B", "A" * 36 + "B" * 28, "A" * 30 + "B" * 20 + "C" * 14]
 PATHS += ["A" * 50 + "B" * 14]
 TWINS = [
-    (OnlineGrid(grids=cold_rows(5)), Price(rounds=1)),
-    (OnlineGrid().fit(Training(PATHS)), Price(rounds=1).fit(Training(PATHS, options=3))),
+    (OnlineGrid(grids=cold_rows(5)), PriceRule(rounds=1)),
+    (OnlineGrid().fit(Training(PATHS)), PriceRule(rounds=1).fit(Training(PATHS, options=3))),
 ]
 
 

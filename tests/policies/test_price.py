@@ -7,7 +7,7 @@ from pets.core.policy import Training, View
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally
 from pets.errors import InputError
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.policies.uniform import Uniform
 from pets.registry import make_policy
 from pets.testing import check_policy
@@ -16,13 +16,13 @@ VIEW = View(budget_left=1200, questions_left=100, cap=64)
 
 
 def test_a_price_rule_stops_clear_questions_and_goes_on_with_close_ones():
-    rule = Price()
+    rule = PriceRule()
     assert rule.quota(Tally((9,), options=4), VIEW) == 9
     assert rule.quota(Tally((5, 4), options=4), VIEW) == 10
 
 
 def test_rounds_bound_the_batches():
-    rule = Price(rounds=2)
+    rule = PriceRule(rounds=2)
     first = rule.quota(Tally((2, 2), options=4), VIEW)
     assert first > 5
     assert rule.quota(Tally((2, 2), options=4, rounds=2), VIEW) == 4
@@ -33,14 +33,14 @@ def test_a_learned_prior_comes_from_the_training_questions_and_their_lengths():
     sure = [["A"] * 64 for _ in range(20)]
     torn = [rng.choice(list("ABCD"), size=64, p=[0.4, 0.2, 0.2, 0.2]).tolist() for _ in range(20)]
     tokens = [[100 + j % 7 for j in range(64)]] * 20 + [[900 + j % 7 for j in range(64)]] * 20
-    rule = Price(prior="learned").fit(Training(sure + torn, tokens, options=4))
+    rule = PriceRule(prior="learned").fit(Training(sure + torn, tokens, options=4))
     short, long = (Tally((4,), options=4, mean_tokens=mean) for mean in (100.0, 900.0))
     assert rule.edges and rule.shares[0] != rule.shares[-1]
     ample = View(budget_left=2400, questions_left=100, cap=64)
     assert rule.quota(short, ample) == 4 < rule.quota(long, ample)
-    plain = Price(prior="learned", lengths=False).fit(Training(sure + torn, tokens, options=4))
+    plain = PriceRule(prior="learned", lengths=False).fit(Training(sure + torn, tokens, options=4))
     assert plain.edges == () and len(plain.shares) == 1 and plain.quota(short, ample) == plain.quota(long, ample)
-    assert Price(prior="learned").fit(Training(sure + torn, options=4)).edges == ()
+    assert PriceRule(prior="learned").fit(Training(sure + torn, options=4)).edges == ()
 
 
 def test_a_fitted_price_spends_its_mean_on_questions_like_its_training():
@@ -49,7 +49,7 @@ def test_a_fitted_price_spends_its_mean_on_questions_like_its_training():
     def draw(n):
         return [rng.choice(list("ABCD"), size=64, p=t).tolist() for t in rng.dirichlet([0.3] * 4, n)]
 
-    rule = Price(warmup=2).fit(Training(draw(100), options=4))
+    rule = PriceRule(warmup=2).fit(Training(draw(100), options=4))
     spends = []
     for path in draw(300):
         n = 2
@@ -71,32 +71,32 @@ def batch(strength, questions=60, traces=6, tokens=0.0, seed=0):
 
 
 def test_a_handful_of_questions_teaches_nothing_yet():
-    rule = Price(rounds=3, cold=True)
+    rule = PriceRule(rounds=3, cold=True)
     assert rule.refit(batch(0.3, questions=7)) is rule
     assert rule.refit({Tally((), nulls=4, question=str(q)): 1 for q in range(20)}) is rule
 
 
 def test_an_easy_stream_is_believed_to_be_easy_and_a_hard_one_hard():
-    easy, hard = (Price(rounds=3, cold=True).refit(batch(strength)) for strength in (0.05, 2.0))
+    easy, hard = (PriceRule(rounds=3, cold=True).refit(batch(strength)) for strength in (0.05, 2.0))
     assert sum(easy.shares[0][:3]) > 0.7
     assert sum(hard.shares[0][4:]) > 0.7
 
 
 def test_at_the_same_mean_budget_an_easy_stream_has_the_lower_price():
     """Where most questions need little, more is left for each trace that gains little."""
-    easy, hard = (dict(Price(rounds=3, cold=True).refit(batch(strength)).table) for strength in (0.05, 2.0))
+    easy, hard = (dict(PriceRule(rounds=3, cold=True).refit(batch(strength)).table) for strength in (0.05, 2.0))
     assert np.mean([easy[price] < hard[price] for price in easy if 8 < hard[price] < 40]) > 0.8
 
 
 def test_one_round_learns_the_shares_of_the_patterns():
-    easy, hard = (Price(rounds=1, cold=True).refit(batch(strength)) for strength in (0.05, 2.0))
+    easy, hard = (PriceRule(rounds=1, cold=True).refit(batch(strength)) for strength in (0.05, 2.0))
     assert easy.grids[0][0] > 0.7 > 0.3 > hard.grids[0][0]
     view = View(budget_left=120, questions_left=10, cap=64)
     assert easy.quota(Tally((2, 2), options=4), view) > easy.quota(Tally((4,), options=4), view)
 
 
 def test_lengths_are_learned_where_tokens_are_told():
-    rule = Price(rounds=3, cold=True).refit(batch(0.3, tokens=100.0))
+    rule = PriceRule(rounds=3, cold=True).refit(batch(0.3, tokens=100.0))
     assert len(rule.edges) == 4
     assert len(rule.shares) == 5
 
@@ -105,17 +105,17 @@ def test_it_is_the_price_rule_until_it_has_learned():
     view = View(budget_left=120, questions_left=10, cap=64)
     for counts in ((4,), (3, 1), (2, 1, 1)):
         tally = Tally(counts, options=4)
-        assert Price(rounds=2, cold=True).quota(tally, view) == Price(rounds=2).quota(tally, view)
+        assert PriceRule(rounds=2, cold=True).quota(tally, view) == PriceRule(rounds=2).quota(tally, view)
 
 
 @pytest.mark.parametrize("options", [{"cold": True}, {"use_up": True, "leave": 3}])
 def test_every_option_conforms(options):
-    check_policy(Price(rounds=2, **options))
+    check_policy(PriceRule(rounds=2, **options))
 
 
 def test_the_floor_is_what_no_other_question_can_use():
     view = View(budget_left=150, questions_left=3, cap=64)
-    eager, plain = Price(rounds=1, use_up=True), Price(rounds=1)
+    eager, plain = PriceRule(rounds=1, use_up=True), PriceRule(rounds=1)
     assert eager.quota(Tally((4,)), view) == max(150 - 128, plain.quota(Tally((4,)), view))
     assert eager.quota(Tally((4,)), View(150, 30, 64)) == plain.quota(Tally((4,)), View(150, 30, 64))
     assert eager.quota(Tally((4,)), View(150, 1, None)) == plain.quota(Tally((4,)), View(150, 1, None))
@@ -123,25 +123,25 @@ def test_the_floor_is_what_no_other_question_can_use():
 
 def test_what_is_left_to_the_next_window_is_not_forced_on_a_question():
     view = View(budget_left=150, questions_left=3, cap=64)
-    all_of_it, a_little_less = Price(use_up=True), Price(use_up=True, leave=10)
+    all_of_it, a_little_less = PriceRule(use_up=True), PriceRule(use_up=True, leave=10)
     assert all_of_it.quota(Tally((4,)), view) - a_little_less.quota(Tally((4,)), view) == 10
 
 
 def test_a_belief_is_that_of_the_rule_in_force():
     """An untrained rule decides by the declared population, so its certificates go by that too."""
-    rule = Price(rounds=3)
+    rule = PriceRule(rounds=3)
     trained = rule.trained
     assert rule.belief == LearnedPrior(trained.shares, trained.edges, trained.kind_shares) != LearnedPrior()
-    learned = Price(rounds=3, cold=True).refit(batch(0.05))
+    learned = PriceRule(rounds=3, cold=True).refit(batch(0.05))
     assert learned.belief == LearnedPrior(learned.shares, learned.edges, learned.kind_shares)
-    assert Price(prior=1.0).belief == LearnedPrior()
+    assert PriceRule(prior=1.0).belief == LearnedPrior()
 
 
 def test_the_price_falls_where_more_is_left():
-    rule = Price(rounds=3)
+    rule = PriceRule(rounds=3)
     rich, poor = (rule.log_price(View(budget, 10, 64)) for budget in (400, 60))
     assert rich < poor
-    assert Price(rounds=1).log_price(View(400, 10, 64)) is None
+    assert PriceRule(rounds=1).log_price(View(400, 10, 64)) is None
 
 
 def test_a_policy_without_a_prior_or_a_price_says_so():
@@ -149,8 +149,8 @@ def test_a_policy_without_a_prior_or_a_price_says_so():
 
 
 def test_a_spec_says_what_is_served():
-    assert make_policy("price:rounds=3,use_up=true,leave=32") == Price(rounds=3, use_up=True, leave=32)
-    assert make_policy("price:cold=true") == Price(cold=True)
+    assert make_policy("price:rounds=3,use_up=true,leave=32") == PriceRule(rounds=3, use_up=True, leave=32)
+    assert make_policy("price:cold=true") == PriceRule(cold=True)
 
 
 @pytest.mark.parametrize(
@@ -168,4 +168,4 @@ def test_a_spec_says_what_is_served():
 )
 def test_bad_options_are_refused(options):
     with pytest.raises(InputError):
-        Price(**options)
+        PriceRule(**options)

@@ -56,7 +56,7 @@ from pets.lab.config import ReplayConfig
 from pets.lab.draws import draw_traces
 from pets.lab.labelled import RAW, read_answers
 from pets.plans import Drift, StreamPlan, left_by_windows, read_plan
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, QuestionSet, parse_fields
 from pets.questions.files import AUTO
@@ -415,7 +415,7 @@ def _settings(
     leave = left_by_windows(budget)
     zone = options.plan_options.zone
     if plan is None:
-        policy = Price(options.plan_options.rounds, use_up=True, leave=leave, cold=True, zone=zone)
+        policy = PriceRule(options.plan_options.rounds, use_up=True, leave=leave, cold=True, zone=zone)
     else:
         policy = (plan.with_zone(zone) if zone else plan).policy(use_up=True, leave=leave)
     return StreamSettings(

@@ -209,8 +209,8 @@ class Allocator:
         """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price.
 
         >>> from pets.core.budget import Budget
-        >>> from pets.policies.price import Price
-        >>> first, second = (Allocator(Price(), Budget.per_window(10, 160)) for _ in range(2))
+        >>> from pets.policies.price import PriceRule
+        >>> first, second = (Allocator(PriceRule(), Budget.per_window(10, 160)) for _ in range(2))
         >>> first.add(Question("q1")); second.add(Question("q2"))
         >>> second.tell(Trace(*second.ask()[0], "A"))
         True

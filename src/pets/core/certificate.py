@@ -336,9 +336,9 @@ def _two_ahead(rivals: dict[float, int], rest: float, c: Array) -> Array:
     above = 1.0 - c / (1.0 - u)
     total = np.zeros(len(c))
     levels = sorted(rivals)
-    for place, a in enumerate(levels):
+    for i, a in enumerate(levels):
         density = np.exp((a - 1.0) * np.log(u) + (rest - a - 1.0) * np.log1p(-u) - betaln(a, rest - a))
-        for b in levels[place:]:
+        for b in levels[i:]:
             pairs = rivals[a] * (rivals[a] - 1) / 2 if b == a else rivals[a] * rivals[b]
             others = rest - a - b
             if pairs:

@@ -62,7 +62,7 @@ def _table(strengths: tuple[float, ...], bar: float) -> NDArray[np.float32]:
     n = np.arange(votes + most, dtype=np.float64)
     leader, rival = np.maximum(n[:, None], n), np.minimum(n[:, None], n)
     table = np.zeros((len(strengths), len(PAIR_VOTES), votes, votes), dtype=np.float32)  # half the memory, 1e-7
-    places = {int(k): place for place, k in enumerate(PAIR_VOTES)}
+    index = {int(k): i for i, k in enumerate(PAIR_VOTES)}
     for rows, a in zip(table, strengths, strict=True):
         doubt = betainc(leader + a, rival + a, bar)
         start = doubt[:votes, :votes]
@@ -71,8 +71,8 @@ def _table(strengths: tuple[float, ...], bar: float) -> NDArray[np.float32]:
         for k in range(1, most + 1):
             size = len(n) - k  # known at least, after most votes
             doubt = p[:size, :size] * doubt[1:, :size] + q[:size, :size] * doubt[:size, 1:]
-            if k in places:
-                rows[places[k]] = np.maximum(start - doubt[:votes, :votes], 0.0)
+            if k in index:
+                rows[index[k]] = np.maximum(start - doubt[:votes, :votes], 0.0)
     return table
 
 
@@ -147,11 +147,11 @@ def bar_weights(share: Array, zone: float) -> Array:
     """The weights of :func:`bars` for pairs of these shares, (bars, *share.shape); less than 1 in all near the zone."""
     if not zone:
         return np.ones((1, *share.shape))
-    place = ((share - zone) / (1.0 - zone)).clip(0.0, 1.0)
+    way = ((share - zone) / (1.0 - zone)).clip(0.0, 1.0)
     hats = zip(ZONE_KNOTS[:-1], ZONE_KNOTS[1:], (*ZONE_KNOTS[2:], 2.0), strict=True)
     return np.array(
         [
-            np.minimum((place - left) / (knot - left), (right - place) / (right - knot)).clip(0.0, 1.0)
+            np.minimum((way - left) / (knot - left), (right - way) / (right - knot)).clip(0.0, 1.0)
             for left, knot, right in hats
         ]
     )

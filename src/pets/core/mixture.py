@@ -27,7 +27,7 @@ class ModelMixture:
 
     >>> ModelMixture((2, 1)).turns, ModelMixture((1, 1, 1)).turns, ModelMixture((0.5, 1.5)).turns
     ((0, 1, 0), (0, 1, 2), (1, 0, 1, 1))
-    >>> [ModelMixture((2, 1)).model_of(place) for place in range(6)]
+    >>> [ModelMixture((2, 1)).model_of(i) for i in range(6)]
     [0, 1, 0, 0, 1, 0]
     """
 
@@ -50,23 +50,23 @@ class ModelMixture:
         total = sum(self.weights)
         return tuple(weight / total for weight in self.weights)
 
-    def model_of(self, place: int) -> int:
-        """The model that takes the launch at this place of the sequence."""
+    def model_of(self, i: int) -> int:
+        """The model that takes launch i of the sequence."""
         turns = self.turns
-        return turns[place % len(turns)]
+        return turns[i % len(turns)]
 
-    def model_at(self, place: int, attempt: int) -> int | None:
+    def model_at(self, i: int, attempt: int) -> int | None:
         """The model that takes the launch when ``attempt`` others would not: each one's turns go round among the rest.
 
         >>> mixture = ModelMixture((1, 1, 1))
-        >>> [mixture.model_at(place, 1) for place in range(6)], [mixture.model_at(1, attempt) for attempt in range(4)]
+        >>> [mixture.model_at(i, 1) for i in range(6)], [mixture.model_at(1, attempt) for attempt in range(4)]
         ([1, 0, 0, 2, 2, 1], [1, 0, 2, None])
         """
-        model = self.model_of(place)
+        model = self.model_of(i)
         others = [other for other in range(len(self.weights)) if other != model]
         if not attempt or not others:
             return None if attempt else model
-        period, number = divmod(place, len(self.turns))
+        period, number = divmod(i, len(self.turns))
         missed = period * self.turns.count(model) + self.turns[:number].count(model)
         substitute = ModelMixture(tuple(self.weights[other] for other in others)).model_at(missed, attempt - 1)
         return None if substitute is None else others[substitute]
@@ -86,8 +86,8 @@ def _turns(weights: tuple[float, ...]) -> tuple[int, ...]:
     period, spread = sum(whole), max(1, 2 * len(whole) - 2)
     had = [0] * len(whole)
     turns = []
-    for place in range(1, period + 1):
-        due = [(spread * (place * weight - count * period), weight) for weight, count in zip(whole, had, strict=True)]
+    for turn in range(1, period + 1):
+        due = [(spread * (turn * weight - count * period), weight) for weight, count in zip(whole, had, strict=True)]
         deadlines = [
             (Fraction((spread - 1) * period - lag, weight), model)
             for model, (lag, weight) in enumerate(due)

@@ -89,9 +89,7 @@ class Policy:
     blind: ClassVar[bool] = False
     sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = None
     zone: float = 0.0  # the lead that a rival needs to matter; policies that know the indifference zone have a field
-    waves: int = (
-        0  # parallel batches that the whole budget is spent in, 0 for no limit; some index policies have a field
-    )
+    waves: int = 0  # parallel batches that the whole budget is spent in, 0: no limit; some index policies have a field
 
     @property
     def warmup(self) -> int:
@@ -120,16 +118,17 @@ class Policy:
 
     def with_zone(self, zone: float) -> Self:
         """The same policy with an indifference zone, for those that know one."""
-        if "zone" not in {field.name for field in fields(self)}:  # type: ignore[arg-type]
-            name = type(self).__name__.lower()
-            raise InputError(f"{name} knows no indifference zone; leave it out, or choose okg, price, asc or boinf.")
-        return replace(self, zone=zone)  # type: ignore[type-var]
+        return self._with("zone", zone, "indifference zone; leave it out, or choose okg, price, asc or boinf.")
 
     def with_waves(self, waves: int) -> Self:
         """The same policy with the budget spent in at most so many waves, for those that can plan them."""
-        if "waves" not in {field.name for field in fields(self)}:  # type: ignore[arg-type]
-            raise InputError(f"{type(self).__name__.lower()} knows no waves; leave them out, or choose okg.")
-        return replace(self, waves=waves)  # type: ignore[type-var]
+        return self._with("waves", waves, "waves; leave them out, or choose okg.")
+
+    def _with(self, option: str, value: float, unknown: str) -> Self:
+        if option not in {field.name for field in fields(self)}:  # type: ignore[arg-type]
+            name = type(self).__module__.rpartition(".")[2]  # what a user calls it
+            raise InputError(f"{name} knows no {unknown}")
+        return replace(self, **{option: value})  # type: ignore[type-var]
 
     def log_price(self, view: View) -> float | None:
         """The log of the price that a price rule goes by at this view; None for every other policy."""

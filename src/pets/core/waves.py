@@ -219,12 +219,12 @@ def _layers(M: int, T: int) -> tuple[_Layer, ...]:
     for _ in range(T):
         first = (votes[:, :, None] == votes[:, None, :]).argmax(axis=2)  # of each answer's equals, (S, M)
         more = votes[:, None, :] + unit[first]
-        next_keys, place, after = np.unique(more @ base, return_index=True, return_inverse=True)
+        next_keys, first_row, after = np.unique(more @ base, return_index=True, return_inverse=True)
         answer, voted = np.arange(M)[None, None, :], np.arange(M)[None, :, None]
         grown = first[:, :, None]
         places = np.where(answer == voted, grown, np.where(answer == grown, voted, answer))
         layers.append(_Layer(votes, keys, after.reshape(-1, M), places))
-        votes, keys = more.reshape(-1, M)[place], next_keys
+        votes, keys = more.reshape(-1, M)[first_row], next_keys
     none = np.empty((len(votes), 0), dtype=np.int64)
     return (*layers, _Layer(votes, keys, none, none))
 
@@ -309,20 +309,20 @@ def dealt_shares(score: Callable[[Tally], float], states: Mapping[Tally, int], w
     sizes = {tally: [0] * many for tally, many in states.items()}
     heap: list[tuple[float, int, int, Tally]] = []
 
-    def offer(place: int, dealt: int, tally: Tally) -> None:
+    def offer(index: int, dealt: int, tally: Tally) -> None:
         fantasy = replace(tally, pending=tally.pending + dealt)
         if (wave.cap is None or fantasy.launched < wave.cap) and (value := score(fantasy)) > -math.inf:
-            heappush(heap, (-value, place, dealt, tally))
+            heappush(heap, (-value, index, dealt, tally))
 
-    for place, tally in enumerate(states):
-        offer(place, 0, tally)
+    for index, tally in enumerate(states):
+        offer(index, 0, tally)
     left = -(-wave.budget // wave.left)
     while left and heap:
-        _, place, dealt, tally = heappop(heap)
+        _, index, dealt, tally = heappop(heap)
         many = min(left, states[tally])
         sizes[tally][:many] = [dealt + 1] * many
         left -= many
-        offer(place, dealt + 1, tally)
+        offer(index, dealt + 1, tally)
     return sizes
 
 
@@ -455,8 +455,8 @@ def _spend_all(groups: Sequence[_Group], wave: Wave) -> Plan:
             plan[state.tally] = [0] * state.questions
             reach, sizes = state.within_reach(look.ends)
             steps += [
-                (-slope, len(steps) + place, state.tally, end)
-                for place, (slope, end) in enumerate(_envelope(sizes.tolist(), look.cost[reach, 0].tolist()))
+                (-slope, len(steps) + i, state.tally, end)
+                for i, (slope, end) in enumerate(_envelope(sizes.tolist(), look.cost[reach, 0].tolist()))
             ]
     left = wave.budget
     for _, _, tally, end in sorted(steps):

@@ -271,9 +271,9 @@ def _reached(counts: Sequence[Sequence[int]], size: int, ordered: bool) -> Itera
     drawn = np.array([_falling(np.array(C), C, size) for C in totals])  # (questions, P + 1)
     for t in range(size + 1):
         rows = _launch_ordered(t, M) if ordered else np.array(list(_descending(t, M, t)), dtype=np.int64)
-        sorted_rows, place = np.unique(-np.sort(-rows, axis=1), axis=0, return_inverse=True)
+        sorted_rows, index = np.unique(-np.sort(-rows, axis=1), axis=0, return_inverse=True)
         chances = (weights / drawn[:, t]) @ _orders(factors, sorted_rows)
-        p = chances[place.ravel()]
+        p = chances[index.ravel()]
         yield rows[p > 0], p[p > 0]
 
 
@@ -309,8 +309,8 @@ def _orders(factors: Floats, rows: Indices) -> Floats:
         of = np.flatnonzero(seen == k)
         for names in permutations(range(factors.shape[1]), k):
             product = np.ones((len(factors), of.size))
-            for place, name in enumerate(names):
-                product *= factors[:, name, rows[of, place]]
+            for i, name in enumerate(names):
+                product *= factors[:, name, rows[of, i]]
             total[:, of] += product
     return total
 

@@ -40,7 +40,7 @@ class Drift:
     (True, 80, True)
     """
 
-    __slots__ = ("_counts", "_evidence", "_hits", "_null", "_place", "_top", "alarmed_at", "rate", "seen", "shares")
+    __slots__ = ("_counts", "_evidence", "_hits", "_null", "_starts", "_top", "alarmed_at", "rate", "seen", "shares")
 
     def __init__(self, shares: tuple[float, ...], questions: int, rate: float = 0.01) -> None:
         if len(shares) != len(PATTERNS) or not 0.0 < rate < 1.0 or questions < 1:
@@ -56,7 +56,7 @@ class Drift:
         self._counts = np.zeros(len(PATTERNS), dtype=np.int64)
         self._hits = np.zeros((0, len(PATTERNS)))  # patterns since each start
         self._evidence = np.zeros(0)  # log E of each start, its weight included
-        self._place = 0  # starts so far
+        self._starts = 0  # starts so far
         self._top = 0.0  # the highest log evidence so far
 
     @classmethod
@@ -87,7 +87,7 @@ class Drift:
     @property
     def log_evidence(self) -> float:
         """log of the mixture now; starts that are yet to come count 1 each."""
-        return float(np.logaddexp(np.logaddexp.reduce(self._evidence), -math.log(self._place + 1)))
+        return float(np.logaddexp(np.logaddexp.reduce(self._evidence), -math.log(self._starts + 1)))
 
     @property
     def p_value(self) -> float:
@@ -113,8 +113,8 @@ class Drift:
         }
 
     def _start(self) -> None:
-        self._place += 1
-        weight = -math.log(self._place * (self._place + 1))
+        self._starts += 1
+        weight = -math.log(self._starts * (self._starts + 1))
         self._evidence = np.append(self._evidence, weight)
         self._hits = np.vstack([self._hits, np.zeros(len(PATTERNS))])
 

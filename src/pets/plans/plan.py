@@ -32,7 +32,7 @@ from pets.core.prior import KINDS, STRENGTHS, LearnedPrior, fit_prior
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError, StateError
 from pets.lab.labelled import LabelledPool, read_answers
-from pets.policies.price import Price
+from pets.policies.price import PriceRule
 from pets.pools import Pool
 
 SLACK_DIVISOR = 50  # a window may leave 1 / 50 of its budget to the next
@@ -97,12 +97,12 @@ class StreamPlan:
         _check_prior(self.prior)
         self.policy()  # refuses a zone that is none, and one of a single round
 
-    def policy(self, *, use_up: bool = False, leave: int = 0) -> Price:
+    def policy(self, *, use_up: bool = False, leave: int = 0) -> PriceRule:
         """The policy, ready for an :class:`~pets.core.allocator.Allocator` with a total and a horizon or by windows.
 
         With ``use_up`` what would be left at the end, or of a window, goes to the last questions, all but ``leave``.
         """
-        return Price(
+        return PriceRule(
             self.rounds,
             use_up=use_up,
             leave=leave,
@@ -367,7 +367,7 @@ def fit_plan(
             "Sample more or drop it."
         )
     grid = fit_grid([count_votes(question.labels) for question in read.questions], len(PATTERNS))
-    rule = Price(rounds=rounds, zone=zone)
+    rule = PriceRule(rounds=rounds, zone=zone)
     if rounds == 1:
         prices, prior = None, _prior_of(read)
     else:

@@ -32,7 +32,7 @@ COLD_QUESTIONS = 8  # questions before a cold start believes the stream at all
 
 
 @dataclass(frozen=True, slots=True)
-class Price(QuotaPolicy):
+class PriceRule(QuotaPolicy):
     """``rounds`` parallel batches at most after the warm-up (0: one trace at a time, no limit).
 
     ``prior`` is "learned" from the training questions, with trace lengths where ``lengths`` and tokens are there, or
@@ -51,11 +51,11 @@ class Price(QuotaPolicy):
     H_t ends with the window, and what one leaves carries over: ``leave`` keeps a little of it from being forced on the
     window's last question.
 
-    >>> rule, view = Price(rounds=2), View(budget_left=160, questions_left=10, cap=64)
+    >>> rule, view = PriceRule(rounds=2), View(budget_left=160, questions_left=10, cap=64)
     >>> rule.quota(Tally((4,), options=4), view) < rule.quota(Tally((2, 2), options=4), view)
     True
     >>> view = View(budget_left=100, questions_left=2, cap=64)
-    >>> Price(rounds=1, use_up=True).quota(Tally((4,)), view), Price(rounds=1).quota(Tally((4,)), view) < 36
+    >>> PriceRule(rounds=1, use_up=True).quota(Tally((4,)), view), PriceRule(rounds=1).quota(Tally((4,)), view) < 36
     (36, True)
     """
 
@@ -133,7 +133,7 @@ class Price(QuotaPolicy):
         """A cold start's rule after these questions; as it was as long as they are a handful.
 
         >>> easy = {Tally((4,), options=4, question=str(q)): 1 for q in range(40)}
-        >>> rule = Price(rounds=3, cold=True).refit(easy)
+        >>> rule = PriceRule(rounds=3, cold=True).refit(easy)
         >>> sum(rule.shares[0][:2]) > 0.8, rule.table is not None
         (True, True)
         """
@@ -152,7 +152,7 @@ class Price(QuotaPolicy):
         return replace(rule, table=table.rows)
 
     @property
-    def trained(self) -> "Price":
+    def trained(self) -> "PriceRule":
         """The rule in force: this one, or without training that of the declared population."""
         lesson = self.grids if self.rounds == 1 else self.table
         return _declared(self) if lesson is None else self
@@ -216,7 +216,7 @@ def _redrawn(tallies: Sequence[Tally], prior: LearnedPrior) -> list[list[str | N
 
 
 @lru_cache(maxsize=16)
-def _declared(rule: Price) -> Price:
+def _declared(rule: PriceRule) -> PriceRule:
     """The rule trained on questions drawn from Dir(1/2) over four options, 64 traces each; a fixed draw."""
     if rule.rounds == 1:
         return replace(rule, grids=cold_rows(len(PATTERNS)))

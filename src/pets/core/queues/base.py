@@ -4,6 +4,7 @@ The defaults are those of an index policy that serves one launch after the other
 shares no stream with other allocators.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
@@ -52,9 +53,11 @@ class Queue(ABC, Generic[P]):
     others = ReplicaTotals()
     """What other allocators took of the same stream."""
 
-    def __init__(self, policy: P) -> None:
+    def __init__(self, policy: P, cap: int | None) -> None:
         self.policy = policy
         self.only_warmup = False
+        self._cap = math.inf if cap is None else cap
+        self._view = View(cap=cap)
 
     @abstractmethod
     def add(self, record: Record) -> None:
@@ -80,13 +83,13 @@ class Queue(ABC, Generic[P]):
     def remove(self, record: Record) -> None:
         """Serve the question no more."""
 
-    @abstractmethod
     def stopped(self, record: Record) -> bool:
-        """Whether no trace of the question will be asked for again."""
+        """Whether no trace of the question will be asked for again: an index policy ends with the budget or the cap."""
+        return record.spent >= self._cap
 
-    @abstractmethod
     def view(self, record: Record) -> View:
-        """What the policy may know when it is asked about ``record``."""
+        """What the policy may know when it is asked about ``record``: an index policy the cap alone."""
+        return self._view
 
     @abstractmethod
     def batch(self) -> Mapping[Tally, int]:

@@ -52,7 +52,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
     """Serves granted traces; see the module's docstring."""
 
     def __init__(self, policy: QuotaPolicy, budget: Budget, horizon: int | None, seed: int) -> None:
-        super().__init__(policy)
+        super().__init__(policy, budget.cap)
         self._budget = budget
         self._horizon = horizon
         self._seed = seed

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
-from pets.core.policy import IndexPolicy, View
+from pets.core.policy import IndexPolicy
 from pets.core.queues.base import Queue
 from pets.core.record import Record
 from pets.core.tally import Tally
@@ -22,9 +22,7 @@ class RankQueue(Queue[IndexPolicy]):
     """Serves the highest index; equal ones in the order of arrival."""
 
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
-        super().__init__(policy)
-        self._cap = math.inf if cap is None else cap
-        self._view = View(cap=cap)
+        super().__init__(policy, cap)
         self._records: dict[int, Record] = {}
         self._versions: dict[int, int] = {}
         self._heap: list[tuple[float, int, int]] = []
@@ -63,14 +61,6 @@ class RankQueue(Queue[IndexPolicy]):
     def remove(self, record: Record) -> None:
         """Serve the question no more."""
         del self._records[record.position], self._versions[record.position]
-
-    def stopped(self, record: Record) -> bool:
-        """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
-        return record.spent >= self._cap
-
-    def view(self, record: Record) -> View:
-        """What the policy may know when it is asked about ``record``: the cap."""
-        return self._view
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every question anew."""

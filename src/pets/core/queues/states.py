@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
-from pets.core.policy import IndexPolicy, View
+from pets.core.policy import IndexPolicy
 from pets.core.queues.base import Queue
 from pets.core.record import NULL, Record
 from pets.core.tally import Tally, add_vote
@@ -33,10 +33,8 @@ class StateQueue(Queue[IndexPolicy]):
     newest_first = True  # a state serves the question that entered it last
 
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
-        super().__init__(policy)
+        super().__init__(policy, cap)
         self._edges = policy.length_edges
-        self._cap = math.inf if cap is None else cap
-        self._view = View(cap=cap)
         self._ids: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._scores: list[float | None] = []  # None: not needed yet
@@ -119,10 +117,6 @@ class StateQueue(Queue[IndexPolicy]):
     def stopped(self, record: Record) -> bool:
         """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
         return self._score(record.state) == -math.inf
-
-    def view(self, record: Record) -> View:
-        """What the policy may know when it is asked about ``record``: the cap."""
-        return self._view
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every state anew: O(S)."""

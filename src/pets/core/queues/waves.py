@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from pets.core.budget import Budget
-from pets.core.policy import IndexPolicy, View
+from pets.core.policy import IndexPolicy
 from pets.core.queues.base import Queue
 from pets.core.record import Record
 from pets.core.tally import Tally
@@ -33,11 +33,10 @@ class WaveQueue(Queue[IndexPolicy]):
             raise InputError(
                 "waves are planned over all questions at once; questions that arrive one by one take price:rounds=3."
             )
-        super().__init__(policy)
+        super().__init__(policy, budget.cap)
         self.waves_left = policy.waves
         self._begun = 0  # waves that took something
         self._budget = budget
-        self._view = View(cap=budget.cap)
         self._records: dict[int, Record] = {}
         self._parts: dict[int, int] = {}  # position -> traces of this wave that were not launched yet
         self._heap: list[tuple[int, int]] = []
@@ -118,13 +117,8 @@ class WaveQueue(Queue[IndexPolicy]):
 
     def stopped(self, record: Record) -> bool:
         """Whether no trace will be asked for again: its part of the last wave is launched, or it is at the cap."""
-        cap = self._budget.cap
         last = self.waves_left == 0 and record.position not in self._parts
-        return last or (cap is not None and record.spent >= cap)
-
-    def view(self, record: Record) -> View:
-        """What the policy may know when it is asked about ``record``: the cap alone."""
-        return self._view
+        return last or record.spent >= self._cap
 
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally; where lengths matter, of a sample of the questions."""
