@@ -71,7 +71,7 @@ def test_the_runs_of_an_old_store_are_listed(path):
     with Store.open(path, create=False) as store:
         rows = [(run.id, run.state, run.questions, run.traces, run.lost, run.spent) for run in store.runs()]
     assert rows == [(1, "finished", 8, 48, 0, 48), (2, "stopped", 8, 30, 6, 36), (3, "stopped", 8, 28, 4, 470)]
-    listing = CliRunner().invoke(cli, ["runs", "--store", str(path), "--format", "json"])
+    listing = CliRunner().invoke(cli, ["runs", "--store", str(path), "--format", "jsonl"])
     assert listing.exit_code == 0
     assert [json.loads(line)["spent"] for line in listing.stdout.splitlines()] == [48, 36, 470]
 
@@ -180,15 +180,15 @@ def check_answers(rows, held):
 def test_a_golden_run_is_read_as_it_was_written(golden, database, kind):
     location, held = golden(database), HELD[database][kind]
     run = held["run"]
-    (listed,) = [row for row in invoke("runs", "--store", location, "--format", "json") if row["run"] == run]
-    (shown,) = invoke("runs", "show", run, "--store", location, "--format", "json")
+    (listed,) = [row for row in invoke("runs", "--store", location, "--format", "jsonl") if row["run"] == run]
+    (shown,) = invoke("runs", "show", run, "--store", location, "--format", "jsonl")
     for facts in (listed, shown):
         names = ("state", "questions", "traces", "lost", "spent")
         assert {name: facts[name] for name in names} == {name: held[name] for name in names}
     check_answers(invoke("runs", "export", run, "--store", location), held)
     numbers = {id: row["numbers"] for id, row in held["answers"].items() if row["numbers"]}
     assert numbers_of(location, run) == numbers
-    texts = [row["text"] for row in invoke("runs", "export", run, "--as", "traces", "--store", location)]
+    texts = [row["text"] for row in invoke("runs", "export", run, "--what", "traces", "--store", location)]
     assert len(texts) == held["traces"] and any(texts) == ("weighted" not in kind)
 
 

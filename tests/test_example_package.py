@@ -56,7 +56,7 @@ def test_its_parts_pass_the_suites_that_ours_pass(python):
 
 
 def test_the_command_line_knows_its_policy_and_its_answer_type(python, pool):
-    done = python("-m", "pets", "pools", "show", pool, "--answer", "colour", "--format", "json")
+    done = python("-m", "pets", "pools", "show", pool, "--answer", "colour", "--format", "jsonl")
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)
     assert (row["vote_accuracy"], row["pass_at_1"], row["no_answer"]) == (1.0, 0.5, 0.25)

@@ -136,12 +136,12 @@ def test_help_shows_the_files_values(folder):
 
 
 def test_the_command_takes_the_nearest_file_or_the_one_that_is_named(folder):
-    (folder / "pets.toml").write_text('[pools.show]\nformat = "json"\n')
+    (folder / "pets.toml").write_text('[pools.show]\nformat = "csv"\n')
     (folder / "other.toml").write_text("")
     words = ("pools", "show", "pool.jsonl")
-    assert CliRunner().invoke(cli, words).stdout.startswith("{")
-    assert not CliRunner().invoke(cli, ["--config", "../other.toml", *words]).stdout.startswith("{")
-    assert not CliRunner().invoke(cli, words, env={"PETS_CONFIG": "../other.toml"}).stdout.startswith("{")
+    assert not CliRunner().invoke(cli, words).stdout.startswith("{")
+    assert CliRunner().invoke(cli, ["--config", "../other.toml", *words]).stdout.startswith("{")
+    assert CliRunner().invoke(cli, words, env={"PETS_CONFIG": "../other.toml"}).stdout.startswith("{")
     with pytest.raises(InputError, match=r'"none\.toml" cannot be read'):
         raise CliRunner().invoke(cli, ["--config", "none.toml", *words]).exception
 

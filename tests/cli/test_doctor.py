@@ -10,6 +10,11 @@ from pets.cli.main import cli
 from pets.mock import MockModel, running, synthetic
 
 
+@pytest.fixture(autouse=True)
+def _a_person_reads(monkeypatch):
+    monkeypatch.setattr("pets.cli._output.is_terminal", lambda: True)
+
+
 def pets(*args):
     return CliRunner().invoke(cli, [*map(str, args)])
 
@@ -45,7 +50,7 @@ def test_the_report_says_what_was_read_and_what_a_budget_buys(questions, serve):
 
 def test_json_holds_the_same(questions, serve):
     _, at = serve()
-    result = pets("doctor", questions, *at, "--json", "--traces", 2)
+    result = pets("doctor", questions, *at, "--format", "jsonl", "--traces", 2)
     plain = json.loads(result.stdout)
     assert plain["model"] == "mock" and not plain["faulty"] and len(plain["traces"]) == 2
     assert plain["forecast"]["traces"] == 160 and plain["forecast"]["basis"] == "2 live traces"

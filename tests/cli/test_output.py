@@ -19,6 +19,7 @@ from pets.cli._output import (
     table_console,
     write_output,
 )
+from pets.cli._terminal import echo
 from pets.errors import InputError
 
 
@@ -41,10 +42,11 @@ def test_a_table_in_a_pipe_is_as_wide_as_columns_says_and_else_not_folded(monkey
 def test_rows_go_to_stdout_as_lines_or_csv_or_to_a_file_by_its_suffix(tmp_path, capsys):
     rows = [{"id": "a", "votes": {"4": 2}}]
     assert write_output(rows, None) == 1
-    print_rows(rows, "csv")
+    for form in (None, "csv", "jsonl", "json", "table"):
+        print_rows(rows, form, lambda: echo("a table"))
     assert write_output(rows, tmp_path / "rows.csv") == 1
-    table = 'id,votes\na,"{""4"": 2}"\n'
-    assert capsys.readouterr().out == '{"id": "a", "votes": {"4": 2}}\n' + table
+    line, table = '{"id": "a", "votes": {"4": 2}}', 'id,votes\na,"{""4"": 2}"\n'
+    assert capsys.readouterr().out == f"{line}\n{line}\n{table}{line}\n[{line}]\na table\n"
     assert (tmp_path / "rows.csv").read_text() == table
 
 

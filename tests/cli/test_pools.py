@@ -20,6 +20,11 @@ GOOD = {"id": "a", "gold": "A", "answers": ["A", "B", "A", None], "tokens": [10,
 PAPER = {"id": 1, "answer": "7", "answers": ["7", ""], "trace_confidence": [{"mean_confidence": 4.5}, None]}
 
 
+@pytest.fixture(autouse=True)
+def _a_person_reads(monkeypatch):
+    monkeypatch.setattr("pets.cli._output.is_terminal", lambda: True)
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "good.model.jsonl").write_text(json.dumps(GOOD) + "\n")
@@ -44,7 +49,7 @@ def test_show_prints_a_row_a_pool(folder):
 
 
 def test_show_as_json_and_csv_tell_the_same(folder):
-    objects = [json.loads(line) for line in run("show", folder, "--skip-bad", "--format", "json").stdout.splitlines()]
+    objects = [json.loads(line) for line in run("show", folder, "--skip-bad", "--format", "jsonl").stdout.splitlines()]
     rows = list(csv.DictReader(io.StringIO(run("show", folder, "--skip-bad", "--format", "csv").stdout)))
     assert [row["pool"] for row in objects] == ["good.model", "some-bad"]
     assert objects[0]["pass_at_1"] == 0.5 and objects[0]["confidence_mean"] is None and objects[1]["skipped"] == 3
@@ -120,7 +125,7 @@ def test_whole_texts_are_never_zeros_in_silence(texts):
         result = pets(*verb, texts)
         assert result.returncode == 2 and "look like whole texts" in result.stderr and "--answer auto" in result.stderr
     (row,) = (
-        json.loads(line) for line in run("show", texts, "--answer", "number", "--format", "json").stdout.splitlines()
+        json.loads(line) for line in run("show", texts, "--answer", "number", "--format", "jsonl").stdout.splitlines()
     )
     assert (row["kind"], row["vote_accuracy"], round(row["pass_at_1"], 3)) == ("number", 1.0, 0.667)
 
@@ -129,8 +134,8 @@ def test_show_and_replay_mean_the_same_by_pass_at_1_and_vote(tmp_path):
     starter = load("starter")
     pool = tmp_path / "few.jsonl"
     write_pool(replace(starter, questions=starter.questions[:16]), pool)
-    row = json.loads(run("show", pool, "--format", "json").stdout)
-    few = ("--repetitions", "1", "--policy", "uniform", "--workers", "1", "--format", "json")
+    row = json.loads(run("show", pool, "--format", "jsonl").stdout)
+    few = ("--repetitions", "1", "--policy", "uniform", "--workers", "1", "--format", "jsonl")
     rows = CliRunner().invoke(cli, ["replay", str(pool), *few], catch_exceptions=False).stdout.splitlines()
     means = {row["metric"]: row["mean"] for row in map(json.loads, rows) if not row["policy"]}
     assert (row["pass_at_1"], row["vote_accuracy"]) == pytest.approx((means["pass_at_1"], means["vote_accuracy"]))

@@ -17,6 +17,11 @@ POLICIES = ("--policy", "uniform", "--policy", "okg", "--policy", "asc")
 FEW = ("--repetitions", "2", "--pool-size", "12", "--workers", "1")
 
 
+@pytest.fixture(autouse=True)
+def _a_person_reads(monkeypatch):
+    monkeypatch.setattr("pets.cli._output.is_terminal", lambda: True)
+
+
 @pytest.fixture
 def folder(tmp_path):
     rng = np.random.default_rng(0)
@@ -47,7 +52,7 @@ def test_a_table_has_a_row_a_policy(folder):
 
 def test_json_csv_and_parquet_tell_the_same(folder):
     pool = folder / "toy.model.jsonl"
-    objects = [json.loads(line) for line in run(pool, *POLICIES, *FEW, "--format", "json").stdout.splitlines()]
+    objects = [json.loads(line) for line in run(pool, *POLICIES, *FEW, "--format", "jsonl").stdout.splitlines()]
     rows = list(csv.DictReader(io.StringIO(run(pool, *POLICIES, *FEW, "--format", "csv").stdout)))
     assert rows == [{key: "" if value is None else str(value) for key, value in row.items()} for row in objects]
     written = run(pool, *POLICIES, *FEW, "-o", folder / "rows.parquet")
@@ -101,7 +106,7 @@ def test_certificates_are_checked_when_asked_for(folder):
     assert (
         "calibration error" in result.stdout and "calibration error" not in run(folder / "toy.model.jsonl", *FEW).stdout
     )
-    lines = run(folder / "toy.model.jsonl", *POLICIES, *FEW, "--certificates", "--format", "json").stdout.splitlines()
+    lines = run(folder / "toy.model.jsonl", *POLICIES, *FEW, "--certificates", "--format", "jsonl").stdout.splitlines()
     scores = [row for row in map(json.loads, lines) if row["metric"] == "certificate_count"]
     assert [(row["policy"], row["mean"]) for row in scores] == [("uniform", 56.0), ("okg", 56.0)]  # at 4 and 8 of 12
     refused = pets("replay", folder / "toy.model.jsonl", *FEW, "--certificates", "--weighted")

@@ -23,6 +23,11 @@ TOKENS = RunConfig(budget="100ktok", sampling=Sampling(max_tokens=100))
 ANSWERS = {"q0": ["0"] * 4, "q1": ["1", "7", "1", None], "q2": ["2", "3"]}
 
 
+@pytest.fixture(autouse=True)
+def _a_person_reads(monkeypatch):
+    monkeypatch.setattr("pets.cli._output.is_terminal", lambda: True)
+
+
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "runs.db"
@@ -57,13 +62,13 @@ def test_the_list_has_a_row_a_run(path):
 
 
 def test_the_list_as_json_tells_the_same(path):
-    first, second = (json.loads(line) for line in run("--store", path, "--format", "json").stdout.splitlines())
+    first, second = (json.loads(line) for line in run("--store", path, "--format", "jsonl").stdout.splitlines())
     assert (first["run"], first["state"], first["spent"], first["total"], first["lost"]) == (1, "finished", 11, 16, 1)
     assert (second["unit"], second["traces"]) == ("tokens", 0)
 
 
 def test_show_tells_settings_progress_and_the_hardest(path):
-    told = json.loads(run("show", 1, "--store", path, "--format", "json").stdout)
+    told = json.loads(run("show", 1, "--store", path, "--format", "jsonl").stdout)
     assert told["traces"] == 10 and told["votes"] == 9 and told["budget"] == "4x" and told["faults"] == {"busy": 3}
     mean, low, high = told["expected_consistency"]
     assert 0.3 < mean < 0.75 and low <= mean <= high
@@ -87,7 +92,7 @@ def test_one_question_is_shown_with_its_votes_and_texts(path):
     assert "1 =" in words and "votes                 1 2, 7 1" in words
     assert "gold                  1 (right)" in words
     assert "trace 1: answer 7, 9 tokens, stop\n    So 7." in words and "trace 3: no answer" in words
-    told = json.loads(run("show", 1, "--question", "q1", "--store", path, "--format", "json").stdout)
+    told = json.loads(run("show", 1, "--question", "q1", "--store", path, "--format", "jsonl").stdout)
     assert told["votes"] == {"1": 2, "7": 1} and [one["text"] for one in told["sampled"]][1] == "So 7."
     assert (
         "asks no question 'q9'; its first is 'q0'"
@@ -126,7 +131,7 @@ def two(path):
 
 def test_two_runs_are_compared_over_the_questions_that_both_ask(two):
     path, other = two
-    told = json.loads(run("compare", 1, other, "--store", path, "--format", "json").stdout)
+    told = json.loads(run("compare", 1, other, "--store", path, "--format", "jsonl").stdout)
     assert (told["shared"], told["first_only"], told["second_only"]) == (3, 1, 1)
     assert told["differences"] == [{"id": "q1", "first": "1", "second": "7", "gold": "1"}]
     paired = told["paired_accuracy"]
@@ -165,7 +170,7 @@ def test_runs_that_share_no_question_are_not_compared(path):
 
 
 def test_show_of_a_run_without_traces_expects_nothing(path):
-    told = json.loads(run("--store", path, "show", "--format", "json").stdout)
+    told = json.loads(run("--store", path, "show", "--format", "jsonl").stdout)
     assert told["run"] == 2 and "expected_consistency" not in told
 
 
@@ -186,17 +191,17 @@ def test_results_are_those_of_solve(path, tmp_path):
 
 
 def test_traces_and_the_pool_go_to_a_file(path, tmp_path):
-    result = run("export", 1, "--store", path, "--as", "traces", "-o", tmp_path / "t.jsonl")
+    result = run("export", 1, "--store", path, "--what", "traces", "-o", tmp_path / "t.jsonl")
     assert result.stdout == "" and result.stderr == f"{tmp_path / 't.jsonl'}: 10 traces written.\n"
     assert len((tmp_path / "t.jsonl").read_text().splitlines()) == 10
-    result = run("export", 1, "--store", path, "--as", "pool", "-o", tmp_path / "p.jsonl")
+    result = run("export", 1, "--store", path, "--what", "pool", "-o", tmp_path / "p.jsonl")
     assert "3 questions written.\n1 without a vote left out." in result.stderr
     pool = read_pool(tmp_path / "p.jsonl")
     assert {question.id: list(question.answers) for question in pool.questions} == ANSWERS
     assert pool.questions[1].texts == ("So 1.", "So 7.", "So 1.", "So None.")
-    run("export", 1, "--store", path, "--as", "pool", "--no-texts", "-o", tmp_path / "bare.jsonl")
+    run("export", 1, "--store", path, "--what", "pool", "--no-texts", "-o", tmp_path / "bare.jsonl")
     assert read_pool(tmp_path / "bare.jsonl").questions[1].texts is None
-    lines = run("export", 1, "--store", path, "--as", "pool").stdout
+    lines = run("export", 1, "--store", path, "--what", "pool").stdout
     assert lines == (tmp_path / "p.jsonl").read_text()
 
 
@@ -209,9 +214,9 @@ def test_a_pool_counts_the_answers_right_that_the_run_did(tmp_path):
     with Store.open(path) as store, store.create(settings, problems) as stored:
         stored.write([trace.launch for trace in traces], traces)
         stored.finish()
-    run("export", 1, "--store", path, "--as", "pool", "-o", pool)
-    facts = json.loads(run("show", 1, "--store", path, "--format", "json").stdout)
-    summary = json.loads(CliRunner().invoke(cli, ["pools", "show", str(pool), "--format", "json"]).stdout)
+    run("export", 1, "--store", path, "--what", "pool", "-o", pool)
+    facts = json.loads(run("show", 1, "--store", path, "--format", "jsonl").stdout)
+    summary = json.loads(CliRunner().invoke(cli, ["pools", "show", str(pool), "--format", "jsonl"]).stdout)
     right, judged = facts["accuracy"]["right"], facts["accuracy"]["judged"]
     assert summary["vote_accuracy"] == right / judged == 2 / 3
 
@@ -221,7 +226,7 @@ def test_a_pool_counts_the_answers_right_that_the_run_did(tmp_path):
     [
         (["show", "9"], "holds no run 9; the last is 2"),
         (["show", "best"], 'a run is a number or "last"'),
-        (["export", "2", "--as", "pool"], "run 2 has no vote yet"),
+        (["export", "2", "--what", "pool"], "run 2 has no vote yet"),
         (["export", "1", "-o", "out.txt"], "ends in none of"),
     ],
 )
@@ -243,11 +248,11 @@ def test_a_missing_store_and_a_newer_one_are_refused_and_left_alone(path, tmp_pa
 
 def test_the_texts_of_a_run_are_deleted_and_its_answers_stay(path):
     before = run("export", 1, "--store", path).stdout.splitlines()
-    result = run("delete", 1, "--texts", "--store", path)
+    result = run("delete", 1, "--texts-only", "--store", path)
     assert result.exit_code == 0 and "Run 1: texts, prompts and errors deleted." in result.stderr
     after = run("export", 1, "--store", path).stdout.splitlines()
     assert [json.loads(line)["answer"] for line in after] == [json.loads(line)["answer"] for line in before]
-    traces = [json.loads(line) for line in run("export", 1, "--as", "traces", "--store", path).stdout.splitlines()]
+    traces = [json.loads(line) for line in run("export", 1, "--what", "traces", "--store", path).stdout.splitlines()]
     assert len(traces) == 10 and {trace["text"] for trace in traces} == {""}
     assert run("show", 1, "--store", path).exit_code == 0
     refused = pets("resume", 1, "--store", path)
@@ -256,6 +261,6 @@ def test_the_texts_of_a_run_are_deleted_and_its_answers_stay(path):
 
 def test_a_run_is_deleted(path):
     assert run("delete", "last", "--store", path).exit_code == 0
-    assert [json.loads(line)["run"] for line in run("--format", "json", "--store", path).stdout.splitlines()] == [1]
+    assert [json.loads(line)["run"] for line in run("--format", "jsonl", "--store", path).stdout.splitlines()] == [1]
     gone = pets("runs", "delete", 2, "--store", path)
     assert gone.returncode == 2 and "holds no run 2" in gone.stderr

@@ -230,7 +230,7 @@ def test_the_list_of_runs_names_the_question_set(questions, serve, tmp_path):
     store = tmp_path / "runs.db"
     for name in (questions.rename(tmp_path / "exam.jsonl"), "starter"):
         pets("solve", name, *at, "--first", 2, "--budget", "1x", "--store", store)
-    rows = [json.loads(line) for line in pets("runs", "--store", store, "--format", "json").stdout.splitlines()]
+    rows = [json.loads(line) for line in pets("runs", "--store", store, "--format", "jsonl").stdout.splitlines()]
     assert {row["run"]: row["set"] for row in rows} == {1: "exam", 2: "starter"}
 
 
@@ -273,11 +273,11 @@ def test_several_models_vote_together_and_their_shares_are_said(questions, serve
     given = [mock.stats.traces for mock in mocks]
     assert sum(given) == 80 and abs(given[1] - 20) <= 10
     assert f"alpha {given[0]} (" in result.stderr and "its weight: 25.0%" in result.stderr
-    shown = json.loads(pets("runs", "show", "last", "--store", store, "--format", "json").stdout)
+    shown = json.loads(pets("runs", "show", "last", "--store", store, "--format", "jsonl").stdout)
     assert [(row["model"], row["weight"], row["traces"]) for row in shown["models"]] == [
         ("alpha", 3, given[0]), ("beta", 1, given[1])]  # fmt: skip
     assert "alpha (weight 3)" in pets("runs", "show", "last", "--store", store).stdout
-    question = json.loads(pets("runs", "show", "--question", "q0", "--store", store, "--format", "json").stdout)
+    question = json.loads(pets("runs", "show", "--question", "q0", "--store", store, "--format", "jsonl").stdout)
     assert {trace["model"] for trace in question["sampled"]} <= {"alpha", "beta"}
     assert pets("resume", "last", "--budget", "+20", "--store", store).exit_code == 0
     assert sum(mock.stats.traces for mock in mocks) == 100

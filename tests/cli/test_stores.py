@@ -28,7 +28,7 @@ SOLVED, BATCHED, STREAMED, OWN = 1, 2, 3, 4  # runs: by solve, by batch jobs, of
 
 READING = [
     "runs", "runs show {run}", "runs show {run} --question q1", "runs compare {run} {run}", "runs export {run}",
-    "runs export {run} --as traces", "runs export {run} --as pool", "report {run}", "forecast {run}",
+    "runs export {run} --what traces", "runs export {run} --what pool", "report {run}", "forecast {run}",
 ]  # fmt: skip
 COMPARING = [words for words in READING[1:] if not words.startswith("forecast") and "traces" not in words]
 GOING_ON = {
@@ -142,7 +142,7 @@ def test_a_run_goes_on_with_the_code_that_is_named(store, marker, code, monkeypa
 
 
 def test_what_was_read_by_code_is_shown_as_it_was(store, code, monkeypatch, capfd):
-    _, out, _ = run_pets(monkeypatch, capfd, ["runs", "export", "1", "--as", "results"])
+    _, out, _ = run_pets(monkeypatch, capfd, ["runs", "export", "1", "--what", "results"])
     rows = [json.loads(line) for line in out.splitlines()]
     assert [(row["answer"], row["right"]) for row in rows] == [("0", True), ("1", True)]
     _, out, _ = run_pets(monkeypatch, capfd, ["report", "1", "-o", "page.html"])

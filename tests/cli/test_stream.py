@@ -299,7 +299,7 @@ def test_a_stream_in_a_store_is_a_run_like_others_but_for_its_resume(plan, quest
     def run(*args):
         return CliRunner().invoke(cli, [*map(str, args), "--store", str(store)])
 
-    (listed,) = rows(run("runs", "--format", "json"))
+    (listed,) = rows(run("runs", "--format", "jsonl"))
     assert (listed["set"], listed["questions"], listed["total"]) == ("stdin (stream)", 20, 180)
     assert listed["spent"] == sum(row["traces"] for row in answers.values())
     assert "budget                9x" in run("runs", "show", "last").stdout

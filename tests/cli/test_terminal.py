@@ -64,7 +64,7 @@ def store(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", ["", "show", "show --format json", "export", "export --as traces", "export --as pool"]
+    "words", ["", "show", "show --format json", "export", "export --what traces", "export --what pool"]
 )
 def test_the_ids_answers_and_texts_of_a_store(store, monkeypatch, capfdbinary, words):
     code, out, err = run_pets(monkeypatch, capfdbinary, "runs", *words.split(), "--store", store)
@@ -86,7 +86,7 @@ VERBS = [
     ["questions", NAME],
     ["questions", "mine.jsonl", "--field", HOSTILE],
     ["pools", "show", f"{NAME}.jsonl"],
-    ["pools", "show", f"{NAME}.jsonl", "--format", "json"],
+    ["pools", "show", f"{NAME}.jsonl", "--format", "jsonl"],
     ["pools", "check", f"{NAME}.jsonl", NAME],
     ["pools", "convert", f"{NAME}.jsonl", f"{NAME}.csv"],
     ["replay", f"{NAME}.jsonl", "--policy", "uniform", "--repetitions", "2", "--format", "csv"],

@@ -37,6 +37,6 @@ def test_an_actor_with_vllm_answers_with_confidences_and_the_budget_exact(tmp_pa
     )  # fmt: skip
     assert len(rows) == 4 and sum(row["traces"] for row in rows) == 12
     assert not any(row["failed"] for row in rows) and all(row["answer"] is not None for row in rows)
-    traces = pets("runs", "export", "last", "--as", "traces", "--store", store)
+    traces = pets("runs", "export", "last", "--what", "traces", "--store", store)
     assert len({(trace["question"], trace["number"]) for trace in traces}) == len(traces) == 12
     assert all(0.0 < trace["confidences"]["tail"] < 50.0 and trace["tokens"] > 0 for trace in traces)

@@ -21,7 +21,7 @@ def sums(tmp_path):
 
 
 def traces_of(pets, store):
-    return pets("runs", "export", "last", "--as", "traces", "--store", store)
+    return pets("runs", "export", "last", "--what", "traces", "--store", store)
 
 
 def test_solve_gives_every_trace_its_confidence_and_spends_the_budget_exactly(vllm, pets, tmp_path):

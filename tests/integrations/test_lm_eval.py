@@ -33,7 +33,7 @@ def test_repeats_are_traces_and_the_target_is_gold():
 
 @pytest.mark.parametrize("reading", [(), ("--answer", "number")], ids=["its filter's answers", "its texts"])
 def test_pools_and_replay_read_it(reading):
-    summary = CliRunner().invoke(cli, ["pools", "show", str(SAMPLES), *reading, "--format", "json"])
+    summary = CliRunner().invoke(cli, ["pools", "show", str(SAMPLES), *reading, "--format", "jsonl"])
     assert summary.exit_code == 0, summary.output
     row = json.loads(summary.stdout)
     assert (row["questions"], row["traces"], row["unanimous"]) == (6, 96, 2 / 6)

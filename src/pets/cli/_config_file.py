@@ -41,7 +41,7 @@ SHARED = frozenset({
 
 HARMLESS = frozenset({
     "budget", "certificates", "concurrency", "confidence", "confidence-window", "context", "first", "format",
-    "instruct", "json", "limit", "max-tokens", "min-p", "min-traces", "patience", "pool-size", "repetitions", "rounds",
+    "instruct", "limit", "max-tokens", "min-p", "min-traces", "patience", "pool-size", "repetitions", "rounds",
     "rpm", "seed", "slots", "soft", "target", "target-consistency", "temperature", "threads", "timeout", "top-k",
     "top-p", "tpm", "train", "tries", "up-to", "verbose", "waves", "weighted", "workers", "zone",
 })

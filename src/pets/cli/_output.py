@@ -21,11 +21,18 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Column, Table
 from rich.text import Text
 
-from pets.cli._terminal import echo, json_line, terminal_text
+from pets.cli._groups import option
+from pets.cli._terminal import echo, is_terminal, json_line, terminal_text
 from pets.errors import InputError
 from pets.store.lock import locked_file
 from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
 
+Format = Literal["table", "jsonl", "json", "csv"]
+FORMAT: Any = option(
+    "What stdout gets: a table, a line of JSON each, one array of JSON, or CSV; if not given, a table on a terminal, "
+    "else jsonl.",
+    flags=("--format",),
+)
 UNFOLDED_WIDTH = 240  # columns where stdout is no terminal: nothing is folded
 FRAME_CHARACTERS = 3  # of each column: a line and a blank on either side
 FOLDED_CHARACTERS = 16  # down to which a column of names (overflow="fold") is folded
@@ -67,10 +74,16 @@ def check_rows_output(path: Path | None, *sources: str | Path | None) -> None:
         check_suffix(path)
 
 
-def print_rows(rows: Iterable[Mapping[str, Any]], form: Literal["json", "csv"]) -> None:
-    """Print rows on stdout: a line of JSON each, or CSV."""
-    if form == "json":
+def print_rows(rows: Iterable[Mapping[str, Any]], form: Format | None, print_people: Callable[[], None]) -> None:
+    """Print rows on stdout as the user wants them: for people, a line of JSON each, one array of JSON, or CSV."""
+    if form == "table" or (form is None and is_terminal()):
+        print_people()
+        return
+    if form in (None, "jsonl"):
         write_output(rows, None)
+        return
+    if form == "json":
+        echo(json_line([*rows]))
         return
     table = io.BytesIO()
     with open_rows(table, ".csv") as writer:

@@ -277,11 +277,6 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     return table
 
 
-def is_terminal() -> bool:
-    """Whether a person reads stdout."""
-    return sys.stdout.isatty()
-
-
 def clock(seconds: float) -> str:
     """A time in hours, minutes and seconds."""
     minutes, seconds = divmod(round(seconds), 60)

@@ -33,6 +33,11 @@ def say(*lines: str) -> None:
     click.echo("\n".join(terminal_text(line, keep="\t") for line in lines), file=sys.stderr)
 
 
+def is_terminal() -> bool:
+    """Whether a person reads stdout."""
+    return sys.stdout.isatty()
+
+
 def echo_drawing(drawing: str, *, err: bool = False) -> None:
     """Print what pets drew itself, with its colours; names in it have been made safe before."""
     click.echo(drawing, err=err)

@@ -4,13 +4,14 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
 from pets.cli._config_file import FILE_NAME, ConfigFile
 from pets.cli._groups import option, option_group, verb
-from pets.cli._terminal import echo, json_line, say
+from pets.cli._output import FORMAT, Format, print_rows
+from pets.cli._terminal import echo, say
 from pets.cli.options import (
     AnswerOptions,
     LocalModelOptions,
@@ -46,7 +47,7 @@ class DoctorOptions:
         "of a known model if not given.",
         (),
     )
-    json: bool = option("Print the findings as a line of JSON for each server.", False)
+    format: Format | None = FORMAT
     trust: bool = option(
         "Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
         False,
@@ -87,16 +88,23 @@ def doctor(
     prices = {share.name: share.price for share in shares}
     say(_announcement(config, served, prices, problems))
     diagnoses = asyncio.run(_diagnose_all(served, model, local, problems, config))
+    forecasts = []
     for diagnosis in diagnoses:
         alone = replace(config, price=prices.get(diagnosis.model, price))
-        forecast = None if question_set is None else _forecast(diagnosis, question_set, alone)
-        if examination.json:
-            expected = None if forecast is None else asdict(forecast)
-            echo(json_line(asdict(diagnosis) | {"faulty": diagnosis.faulty, "forecast": expected}))
-        else:
+        forecasts.append(None if question_set is None else _forecast(diagnosis, question_set, alone))
+
+    def print_people() -> None:
+        for diagnosis, forecast in zip(diagnoses, forecasts, strict=True):
             echo(*_report(diagnosis, forecast, config))
+
+    print_rows(map(_findings, diagnoses, forecasts), examination.format, print_people)
     if any(diagnosis.faulty for diagnosis in diagnoses):
         sys.exit(FAULTY)
+
+
+def _findings(diagnosis: Diagnosis, forecast: RunEstimate | None) -> dict[str, Any]:
+    expected = None if forecast is None else asdict(forecast)
+    return asdict(diagnosis) | {"faulty": diagnosis.faulty, "forecast": expected}
 
 
 def _trust(file: ConfigFile | None) -> None:

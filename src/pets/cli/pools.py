@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 from pets.cli._groups import option, refuse_others, verb_group
-from pets.cli._output import count, make_table, print_rows, print_table, write_output
+from pets.cli._output import FORMAT, Format, count, make_table, print_rows, print_table, write_output
 from pets.cli._pools import PoolFieldOptions, PoolOptions
 from pets.cli._terminal import echo, say
 from pets.cli.options import FIELDS, FIRST
@@ -18,8 +18,6 @@ from pets.pools import Metric, Summary, check_pool, pool_files, summarize, write
 from pets.questions import find_questions, named_sets, parse_fields, question_set
 from pets.questions.files import question_record
 from pets.questions.sets import BENCHMARKS
-
-Form = Literal["table", "json", "csv"]
 
 PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 
@@ -44,7 +42,7 @@ def show(
     paths: tuple[Path, ...],
     reading: PoolOptions,
     confidence: Metric = CONFIDENCE,
-    form: Form = option("What stdout gets; json is one object per line.", "table", flags=("--format",)),
+    form: Format | None = FORMAT,
 ) -> None:
     """Summarize pools, one row each; a folder stands for every pool in it.
 
@@ -54,10 +52,7 @@ def show(
     """
     pools = [reading.read(path, confidence) for path in pool_files(paths)]
     summaries = [summarize(relabelled(pool, reading.label(pool))) for pool in pools]
-    if form == "table":
-        _print_table(summaries)
-    else:
-        print_rows(map(asdict, summaries), form)
+    print_rows(map(asdict, summaries), form, lambda: _print_table(summaries))
 
 
 @pools.verb()

@@ -4,12 +4,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
 
 import click
 
 from pets.cli._groups import matching_options, option, option_group, verb
 from pets.cli._output import (
+    FORMAT,
+    Format,
     check_rows_output,
     count,
     print_rows,
@@ -102,7 +103,7 @@ class DrawOptions:
 class ResultOptions:
     """What is written, and where."""
 
-    format: Literal["table", "json", "csv"] = option("What stdout gets; json is one row per line.", "table")
+    format: Format | None = FORMAT
     output: Path | None = option(
         "Write the rows to a .jsonl, .json, .csv or .parquet file too.", flags=("-o", "--output")
     )
@@ -153,12 +154,13 @@ def replay(
         _print_notes(result_of_pool, pool, draws.pool_size)
     files = "\n".join(map(str, paths))
     table = [replace(row, files=files) for row in rows(results)]
-    if result.format == "table":
+
+    def print_people() -> None:
         _print_tables(results, table)
         for mixture in mixtures:
             _print_mixture(mixture, protocol, reading.answer)
-    else:
-        print_rows(map(asdict, table), result.format)
+
+    print_rows(map(asdict, table), result.format, print_people)
     if result.output is not None:
         written = write_output(map(asdict, table), result.output)
         say(f"{result.output}: {count(written, 'row')} written.")

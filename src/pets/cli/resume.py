@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import click
 
-from pets.cli._groups import FILE, option, option_group, refuse_groups, verb
+from pets.cli._groups import FILE, named_options, option, option_group, refuse_groups, verb
 from pets.cli._output import check_rows_output, count
 from pets.cli._ray import RayOptions
-from pets.cli._run import is_terminal, kept_words, run_engine, run_jobs, write_answers
-from pets.cli._terminal import say
+from pets.cli._run import kept_words, run_engine, run_jobs, write_answers
+from pets.cli._terminal import is_terminal, say
 from pets.cli.options import (
     CODE,
     FIELDS,
@@ -83,6 +83,8 @@ def resume(
     A bare amount is refused, as is a total below what was spent.
     """
     check_rows_output(output, questions)
+    if kept.budget is not None and "budget" not in named_options():
+        raise InputError("a run gets more budget on the command line alone: --budget +AMOUNT or --budget =TOTAL.")
     location = kept.store or DEFAULT_STORE
     with Store.open(location, create=False) as store:
         view = store.view(run)

@@ -1,7 +1,7 @@
 """``pets runs``: the runs of a store, one of them closely, two side by side, and their results as files."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from heapq import nsmallest
 from itertools import takewhile
@@ -11,9 +11,9 @@ from typing import Any, Literal
 import click
 
 from pets.cli._groups import option, option_group, verb_group
-from pets.cli._output import check_rows_output, count, make_table, print_table, write_output
+from pets.cli._output import FORMAT, Format, check_rows_output, count, make_table, print_rows, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS
-from pets.cli._terminal import echo, json_line, say
+from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, STORE, ServerOptions
 from pets.core.money import amount_words
 from pets.engine.models import ModelShare, shares_from_plain
@@ -31,13 +31,11 @@ from pets.store.export import pooled_questions, trace_records
 from pets.store.records import LOST
 
 Export = Literal["results", "traces", "pool"]
-Form = Literal["table", "json"]
 Facts = Mapping[str, Any]
 
 HARDEST_SHOWN = 5
 DIFFERENCES_SHOWN = 10
 LABEL_CHARACTERS = 21
-FORM: Any = option("What stdout gets; json is one object per line.", "table", flags=("--format",))
 MERGED = ("unit", "total", "hardest")  # facts that are shown within others
 
 
@@ -45,7 +43,7 @@ MERGED = ("unit", "total", "hardest")  # facts that are shown within others
 class ExportOptions:
     """What of a run is written, and where."""
 
-    what: Export = option("What is written.", "results", flags=("--as",))
+    what: Export = option("What is written.", "results", flags=("--what",))
     output: Path | None = option(
         "The file to write, in the format of its suffix: .jsonl, .jsonl.gz, .json, .csv or .parquet. Without one, "
         "JSONL on stdout.",
@@ -56,7 +54,7 @@ class ExportOptions:
 
 @verb_group(invoke_without_command=True)
 @click.pass_context
-def runs(context: click.Context, store: str | None = STORE, form: Form = FORM) -> None:
+def runs(context: click.Context, store: str | None = STORE, form: Format | None = FORMAT) -> None:
     """The runs of a store; without a command, list them.
 
     \b
@@ -64,9 +62,9 @@ def runs(context: click.Context, store: str | None = STORE, form: Form = FORM) -
     pets runs show last --store runs.db
     pets runs show 3 --question q7 --store runs.db
     pets runs compare 1 2 --store runs.db
-    pets runs export 3 --as pool -o run3.jsonl --store runs.db
+    pets runs export 3 --what pool -o run3.jsonl --store runs.db
     pets runs cancel 3 --store runs.db
-    pets runs delete 3 --texts --store runs.db
+    pets runs delete 3 --texts-only --store runs.db
 
     RUN is a number of the list, or "last". Reading never waits for a run that is at work, nor disturbs it.
     """
@@ -75,11 +73,7 @@ def runs(context: click.Context, store: str | None = STORE, form: Form = FORM) -
         return
     with Store.open(context.obj, create=False) as opened:
         summaries = opened.runs()
-    if form == "json":
-        for summary in summaries:
-            echo(json_line(_summary_facts(summary)))
-        return
-    _print_list(summaries)
+    print_rows(map(_summary_facts, summaries), form, lambda: _print_list(summaries))
 
 
 @runs.verb()
@@ -90,7 +84,7 @@ def show(
     run: str,
     store: str | None = STORE,
     answer: str | None = CODE,
-    form: Form = FORM,
+    form: Format | None = FORMAT,
     question: str | None = option("Show this question alone, with its votes and every trace.", metavar="ID"),
 ) -> None:
     """Show how RUN was set up, how far it is, its accuracy where there is gold, and its least certain questions.
@@ -101,7 +95,7 @@ def show(
     with Store.open(store or context.obj, create=False) as opened:
         view = opened.view(run, code=answer)
         facts = _run_facts(view) if question is None else _question_facts(view, question)
-    _print_facts(facts, form, _print_run if question is None else _print_question)
+    print_rows([facts], form, lambda: (_print_run if question is None else _print_question)(facts))
 
 
 @runs.verb()
@@ -114,7 +108,7 @@ def compare(
     second: str,
     store: str | None = STORE,
     answer: str | None = CODE,
-    form: Form = FORM,
+    form: Format | None = FORMAT,
 ) -> None:
     """Compare RUN with OTHER over the questions that both ask: answers, accuracy, traces, tokens, cost.
 
@@ -122,7 +116,7 @@ def compare(
     """
     with Store.open(store or context.obj, create=False) as opened:
         facts = _comparison_facts(opened.view(first, code=answer), opened.view(second, code=answer))
-    _print_facts(facts, form, _print_comparison)
+    print_rows([facts], form, lambda: _print_comparison(facts))
 
 
 @runs.verb()
@@ -164,15 +158,15 @@ def delete(
     context: click.Context,
     run: str,
     store: str | None = STORE,
-    texts: bool = option("Delete only the texts, prompts and errors; answers and votes stay.", False),
+    texts_only: bool = option("Delete only the texts, prompts and errors; answers and votes stay.", False),
 ) -> None:
     """Delete RUN, or what was asked and said in it; its place in the file is overwritten.
 
     A run without its prompts can still be shown and exported, and no longer resumed.
     """
     with Store.open(store or context.obj, create=False) as opened:
-        id = opened.delete(run, texts=texts)
-    say(f"Run {id}: {'texts, prompts and errors' if texts else 'everything'} deleted.")
+        id = opened.delete(run, texts=texts_only)
+    say(f"Run {id}: {'texts, prompts and errors' if texts_only else 'everything'} deleted.")
 
 
 @runs.verb()
@@ -188,13 +182,6 @@ def cancel(
     from pets.cli.resume import cancel_jobs  # which needs all that a live run does
 
     cancel_jobs(store or context.obj, run, servers, answer)
-
-
-def _print_facts(facts: Facts, form: Form, print_for_people: Callable[[Facts], None]) -> None:
-    if form == "json":
-        echo(json_line(facts))
-    else:
-        print_for_people(facts)
 
 
 def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
@@ -488,4 +475,4 @@ def _print_differences(differences: list[dict[str, Any]]) -> None:
     ]
     print_table(make_table(("question", "first", "second", "gold"), (), rows, title="Answers that differ"))
     if len(differences) > DIFFERENCES_SHOWN:
-        say(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format json has them all.")
+        say(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format jsonl has them all.")

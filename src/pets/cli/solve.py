@@ -12,8 +12,8 @@ import click
 from pets.cli._groups import option, option_group, refuse_groups, verb
 from pets.cli._output import check_output, check_rows_output, count
 from pets.cli._ray import RayOptions
-from pets.cli._run import clock, given_up_words, is_terminal, kept_words, run_engine, run_jobs
-from pets.cli._terminal import echo, say
+from pets.cli._run import clock, given_up_words, kept_words, run_engine, run_jobs
+from pets.cli._terminal import echo, is_terminal, say
 from pets.cli.options import (
     NEW,
     OUTPUT,
