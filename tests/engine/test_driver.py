@@ -1,6 +1,7 @@
 """The driver's loop over a batch: when it runs, and how long its waves take."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -8,6 +9,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine.arrivals import Arrivals, Asking
 from pets.engine.assemble import assemble
+from pets.engine.driver import collected_apart
 from pets.engine.fetch import Fetcher
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.questions import OpenQuestions
@@ -94,3 +96,16 @@ def test_a_wave_goes_on_without_a_trace_that_takes_for_ever_and_its_vote_counts_
 
 def test_a_wave_waits_for_a_trace_that_is_a_little_slower():
     assert timed_batch(OKG(), FirstSlow(1.02))[1] == pytest.approx(4.02)
+
+
+def test_what_is_there_when_a_run_begins_is_frozen_until_it_ends_unless_the_caller_has_done_so():
+    with collected_apart():
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        with collected_apart():
+            pass
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
