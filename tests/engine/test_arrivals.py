@@ -4,12 +4,19 @@ import asyncio
 
 import pytest
 
-from pets.engine.arrivals import Asking, Intake
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
+from pets.engine.arrivals import Asking, StreamArrivals
+from pets.engine.assemble import assemble
+from pets.engine.fetch import Fetcher
+from pets.engine.ledger import Ledger
+from pets.engine.pacing import Pace
 from pets.engine.questions import OpenQuestions
+from pets.policies.uniform import Uniform
 from pets.samplers import Sampling, Seeds
 
 from ..simulated_time import run_simulated
-from .conftest import asked
+from .conftest import Paced, asked
 
 
 class Source:
@@ -24,41 +31,41 @@ class Source:
             yield asked([f"q{self.taken}"])[0]
 
 
-async def admitted(most, work):
-    """What an intake admits while ``work(intake, admitted)`` is done beside it."""
-    source, intake, problems = Source(), Intake(most), []
+class SlowLedger(Ledger):
+    """Takes a second to write a question down."""
 
-    async def admit(problem):
+    async def admit(self, problem):
         await asyncio.sleep(1.0)
-        problems.append(problem.id)
-
-    async with asyncio.TaskGroup() as group:
-        intake.begin(group, source, admit, open_now=0)
-        await work(intake, problems)
-    return source.taken, problems
 
 
-def test_as_many_are_open_as_allowed_and_one_more_for_each_that_is_over():
-    async def work(intake, problems):
-        await asyncio.sleep(100.0)
-        assert problems == ["q1", "q2"]
-        intake.make_room(open_now=1)
-        await asyncio.sleep(100.0)
-        intake.make_room(open_now=2)  # no room: as many are open as may be
-        await asyncio.sleep(100.0)
-        intake.stop()
+async def answered(most, after):
+    """How many questions were taken and answered by a stream that is told to end after so many seconds, and taken
+    before that."""
+    source, answers = Source(), []
+    allocator, fetcher = Allocator(Uniform(), Budget.per_window(1, 1), ()), Fetcher([Paced()], patience_s=None)
 
-    assert run_simulated(admitted(2, work)) == (3, ["q1", "q2", "q3"])
+    def stream(wiring):
+        asking = Asking(Sampling(), Seeds(0))
+        return StreamArrivals(wiring, asking, open_questions=most, on_answer=lambda answer, _: answers.append(answer))
+
+    driver = assemble(allocator, fetcher, OpenQuestions(), stream, Pace(64), ledger=SlowLedger())
+    running = asyncio.create_task(driver.run(source))
+    await asyncio.sleep(after)
+    taken = source.taken
+    driver.drain()
+    await running
+    return taken, source.taken, len(answers)
 
 
 @pytest.mark.parametrize("after", [0.5, 1.5, 10.0])
-def test_a_question_that_was_taken_when_the_intake_stops_is_admitted(after):
-    async def work(intake, problems):
-        await asyncio.sleep(after)
-        intake.stop()
+def test_a_question_that_was_taken_when_a_stream_ends_is_answered(after):
+    before, taken, answers = run_simulated(answered(3, after))
+    assert taken == answers == before >= 1
 
-    taken, problems = run_simulated(admitted(3, work))
-    assert taken == len(problems) >= 1
+
+def test_as_many_are_open_as_allowed():
+    assert run_simulated(answered(1, 1.5))[0] == 1
+    assert run_simulated(answered(2, 2.5))[0] >= 2
 
 
 def test_the_seed_of_a_launch_follows_from_its_questions_place_and_its_number():

@@ -4,7 +4,7 @@ An arrival also decides how its questions are asked, and what happens when the p
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pets.core.allocator import Allocator
@@ -118,58 +118,6 @@ class Arrivals:
         """An attempt was abandoned; what it may have cost."""
 
 
-class Intake:
-    """Takes questions from a source, each only when there is room for it: none is taken and then left.
-
-    ``most`` are open at a time.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most, self._room = most, asyncio.Semaphore(0)
-        self._task: asyncio.Task[None] | None = None
-        self._admitting = False  # a question was taken from the source and will be open
-
-    def begin(
-        self,
-        group: asyncio.TaskGroup,
-        problems: AsyncIterable[Problem],
-        admit: Callable[[Problem], Awaitable[None]],
-        *,
-        open_now: int,
-    ) -> asyncio.Task[None]:
-        """Hand questions to ``admit`` from now on, in a task; so many are open already."""
-        self._room = asyncio.Semaphore(max(0, self._most - open_now))
-        self._task = group.create_task(self._take_in(problems, admit))
-        return self._task
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no more questions come."""
-        return self._task is None or self._task.done()
-
-    def stop(self) -> None:
-        """Take in no more questions."""
-        if self._task is not None and not self._admitting:
-            self._task.cancel()
-        self._most = 0
-
-    def make_room(self, open_now: int) -> None:
-        """A question is over; so many are open still."""
-        if open_now < self._most:
-            self._room.release()
-
-    async def _take_in(self, problems: AsyncIterable[Problem], admit: Callable[[Problem], Awaitable[None]]) -> None:
-        arrivals = aiter(problems)
-        while self._most:
-            await self._room.acquire()
-            problem = await anext(arrivals, None)
-            if problem is None:
-                return
-            self._admitting = True
-            await admit(problem)
-            self._admitting = False
-
-
 class StreamArrivals(Arrivals):
     """Questions that arrive one by one; each is answered as soon as the policy wants nothing more of it.
 
@@ -192,26 +140,46 @@ class StreamArrivals(Arrivals):
         super().__init__(wiring, asking)
         self.arrived = 0 if seen is None else len(seen)
         """Questions so far, those that were not asked among them."""
-        self._positions, self._seen = positions or {}, seen
-        self._intake = Intake(open_questions)
-        self._on_answer = on_answer
+        self._positions, self._seen, self._on_answer = positions or {}, seen, on_answer
+        self._most, self._room = open_questions, asyncio.Semaphore(0)
+        self._task: asyncio.Task[None] | None = None
+        self._admitting = False  # a question was taken from the source and will be open
 
     def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> None:
         """Take in questions from now on."""
         assert problems is not None
-        task = self._intake.begin(group, problems, self._admit, open_now=len(self._wiring.questions.by_id))
-        task.add_done_callback(lambda intake: self._wiring.wake())
+        self._room = asyncio.Semaphore(max(0, self._most - len(self._wiring.questions.by_id)))
+        self._task = group.create_task(self._take_in(problems))
+        self._task.add_done_callback(lambda _: self._wiring.wake())
         if self._wiring.stops.drained:
-            self._intake.stop()
+            self.stop()
 
     @property
     def arriving(self) -> bool:
         """Whether more questions may come, or one is open."""
-        return bool(self._wiring.questions.by_id) or not self._intake.is_over
+        return bool(self._wiring.questions.by_id) or not (self._task is None or self._task.done())
 
     def stop(self) -> None:
         """Take in no more questions; those that are open are asked to their end."""
-        self._intake.stop()
+        if self._task is not None and not self._admitting:
+            self._task.cancel()
+        self._most = 0
+
+    async def _take_in(self, problems: AsyncIterable[Problem]) -> None:
+        """Take each question only when there is room for it: none is taken and then left."""
+        arrivals = aiter(problems)
+        while self._most:
+            await self._room.acquire()
+            problem = await anext(arrivals, None)
+            if problem is None:
+                return
+            self._admitting = True
+            await self._admit(problem)
+            self._admitting = False
+
+    def _make_room(self) -> None:
+        if len(self._wiring.questions.by_id) < self._most:
+            self._room.release()
 
     async def _admit(self, problem: Problem) -> None:
         """Open a question, or say why it is not asked."""
@@ -234,7 +202,7 @@ class StreamArrivals(Arrivals):
 
     def _refuse(self, id: str, reason: str) -> None:
         """A question that was not asked at all."""
-        self._intake.make_room(len(self._wiring.questions.by_id))
+        self._make_room()
         self._on_answer(Answer(id, error=reason), None)
 
     def finish(self, question: OpenQuestion) -> None:
@@ -251,7 +219,7 @@ class StreamArrivals(Arrivals):
                 error=error,
                 zone=allocator.policy.zone,
             )
-            self._intake.make_room(len(self._wiring.questions.by_id))
+            self._make_room()
             self._on_answer(answer, question)
         else:
             self._refuse(id, _used_up(allocator))
