@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import random
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -38,21 +39,24 @@ BARE = 5  # requests of each client to the upstream itself
 @contextlib.contextmanager
 def gateway(upstream: str, store: Path | str, *more: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The URL and the process of ``pets serve``."""
-    command = [sys.executable, "-c", "from pets.cli.main import main; main()", "serve", "--store", str(store)]
-    command += [
-        "--endpoint",
-        f"{upstream}/v1",
-        "--answer",
-        "choice:options=4",
-        "--port",
-        "0",
-        "--log-level",
-        "WARNING",
-        "--no-check",
-    ]
-    command += ["--concurrency", "20000", *more]
-    with started(command, "the gateway") as (url, process):
-        yield url, process
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", "from pets.cli.main import main; main()", "serve", "-q", "--port", str(port)]
+    command += ["--store", str(store), "--endpoint", f"{upstream}/v1", "--answer", "choice:options=4", "--no-check"]
+    with subprocess.Popen([*command, "--concurrency", "20000", *more], text=True) as process:
+        try:
+            while True:
+                with contextlib.suppress(httpx.TransportError):
+                    httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False)
+                    break
+                if process.poll() is not None:
+                    raise SystemExit("the gateway did not start")
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}/v1", process
+        finally:
+            process.terminate()
+            process.wait()
 
 
 @contextlib.contextmanager

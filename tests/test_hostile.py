@@ -179,7 +179,7 @@ def test_a_served_gateway_logs_prints_and_stores_no_key(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 @pytest.mark.timeout(600)
 def test_what_has_no_end_takes_no_memory_and_others_are_served():
-    options = [*("--answer", "number", "--timeout", "5", "--log-level", "WARNING")]
+    options = ["--answer", "number", "--timeout", "5"]
     with (
         serving("tests.hostile_server") as (_, upstream),
         serving("pets", "serve", "--endpoint", upstream, *options, PETS_UPSTREAM_KEY=KEY) as (process, url),
