@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks._loopback import bare, loopback, questions
-from pets.engine import Engine, RunConfig
+from pets.engine import Engine, RunSpec
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 
 IN_FLIGHT, QUESTIONS, TRACES, ROUNDS = 256, 1000, 4000, 5
@@ -37,9 +37,9 @@ CONTENDERS = ("bare", "bare, spread", "patient", "patient with store", "default"
 async def engine(url: str, traces: int, store: Path | None, *, patient: bool) -> tuple[float, float]:
     """Seconds that the engine takes to spend so many traces, from its first ask to its last tell; of the processor."""
     patience = PATIENCE if patient else None
-    config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None, patience=patience)
+    spec = RunSpec.of(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None, patience=patience)
     problems = questions(min(QUESTIONS, traces))
-    async with Engine(problems, endpoint=url, model="m", store=store, config=config) as engine:
+    async with Engine(problems, endpoint=url, model="m", store=store, spec=spec) as engine:
         begun, cpu_begun = time.perf_counter(), time.process_time()
         await engine.run()
         assert engine.allocator.budget.spent == traces
@@ -83,8 +83,8 @@ async def grow(traces: int) -> dict[str, float]:
     """Megabytes of this process after a tenth of a long run and at its end."""
     sizes: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
-        async with Engine(questions(1000), sampler=Instant(), store=Path(folder) / "runs.db", config=config) as engine:
+        spec = RunSpec.of(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
+        async with Engine(questions(1000), sampler=Instant(), store=Path(folder) / "runs.db", spec=spec) as engine:
             running = asyncio.create_task(engine.run())
             while not running.done():
                 await asyncio.sleep(0.05)

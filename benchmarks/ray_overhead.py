@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks._loopback import questions
 from pets.cluster import RayCluster
 from pets.confidence import measure
-from pets.engine import Engine, RunConfig
+from pets.engine import Engine, RunSpec
 from pets.errors import InputError
 from pets.lab import PoolResult, replay, rows
 from pets.pools import Pool, PooledQuestion
@@ -93,9 +93,9 @@ class PooledDecoder(Sampler):
 
 async def solve_s(samplers: list[Sampler], traces: int) -> float:
     """Seconds that the engine takes to spend so many traces."""
-    config = RunConfig(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
+    spec = RunSpec.of(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None)
     problems = questions(min(QUESTIONS, traces))
-    engine = Engine(problems, sampler=samplers, config=config)
+    engine = Engine(problems, sampler=samplers, spec=spec)
     for sampler in samplers:  # not with the engine: they stay for the next round
         await sampler.__aenter__()
     begun = time.perf_counter()

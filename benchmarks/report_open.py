@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pets.engine import RunConfig
-from pets.engine.resume import run_settings
+from pets.engine import RunSpec
+from pets.engine.resume import run_record
+from pets.engine.sources import Sources
 from pets.prompts import Prompt
 from pets.questions import Problem
 from pets.report.run_report import run_page
@@ -40,7 +41,8 @@ def write_report(path: Path, questions: int, seed: int = 0) -> None:
             StoredTrace(problem.id, number, answer, text=f"It is {answer}. " * 60, tokens=240, finish="stop")
             for number, answer in enumerate(answers)
         ]
-    settings = run_settings(RunConfig(budget=f"{MEAN_TRACES}x"), problems, model="synthetic", name="set", stored=True)
+    spec = RunSpec.of(budget=f"{MEAN_TRACES}x")
+    settings = run_record(spec, problems, Sources(model="synthetic"), name="set", stored=True)
     with Store.open(path.with_suffix(".db")) as store:
         with store.create(settings, problems) as run:
             run.write([Launch(trace.question, trace.number) for trace in traces], traces)

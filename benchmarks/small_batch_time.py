@@ -36,12 +36,10 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import Policy
 from pets.core.tally import Tally, count_votes, majority
-from pets.engine import Engine
-from pets.engine.arrivals import Arrivals, Asking
+from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble
-from pets.engine.fetch import Fetcher
 from pets.engine.pacing import Pace, pace_of
-from pets.engine.questions import OpenQuestions
+from pets.engine.sources import Sources
 from pets.lab.labelled import LabelledPool, read_answers
 from pets.lab.limit import MAX_ANSWERS, Lattice, votes_alone
 from pets.mock import MockModel, PoolAnswers, running
@@ -49,7 +47,7 @@ from pets.policies.okg import OKG
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem
 from pets.registry import make_policy
-from pets.samplers import Completion, Prompt, Sampler, Sampling, Seeds
+from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.types import Question
 
 MEAN, IN_FLIGHT, SIZE, CAP = 6, 64, 64, 64  # traces
@@ -116,9 +114,8 @@ def played(paths: Paths, options: int | None, policy: Policy, pace: Pace) -> tup
     policy = policy.with_waves(pace.waves) if pace.waves else policy
     allocator = Allocator(policy, Budget(total, CAP), [Question(id, options) for id in paths])
     problems = [Problem(id, Prompt(id), options=options) for id in paths]
-    questions, asking = OpenQuestions(problems=problems, answer=Verbatim()), Asking(Sampling(), Seeds(0))
-    fetcher = Fetcher([Recording(paths)], max_n=1)
-    driver = assemble(allocator, fetcher, questions, lambda wiring: Arrivals(wiring, asking), pace)
+    spec = RunSpec.of(answer=Verbatim(), max_n=1)
+    driver = assemble(spec, allocator, Sources([Recording(paths)]), problems=problems, pace=pace)
 
     async def run() -> float:
         await driver.run()

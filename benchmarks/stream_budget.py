@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pets.answers.recorded import Recorded
-from pets.core.budget import Budget
 from pets.core.policy import Policy
-from pets.engine import Answer, RunConfig
-from pets.engine.stream import RecordedStream, Stream, StreamSettings
+from pets.engine import Answer, RunSpec
+from pets.engine.sources import Sources
+from pets.engine.stream import RecordedStream, Stream
 from pets.lab import ReplayConfig, replay
 from pets.lab.contenders import split, stream_sizes
 from pets.lab.draws import Draw, draw_traces
@@ -76,17 +76,24 @@ async def arriving(ids: Sequence[str]) -> AsyncIterator[Problem]:
 
 def streamed(policy: Policy, drawn: Draw, arrivals: Sequence[int], mean: float, way: Way) -> Run:
     """The stream itself, over recorded traces."""
-    if way.windows:
-        budget, horizon = Budget.per_window(WINDOW, int(mean * WINDOW), cap=drawn.size), None
-    else:
-        budget, horizon = Budget(int(mean * len(arrivals)), drawn.size), len(arrivals)
+    total = int(mean * (WINDOW if way.windows else len(arrivals)))
     answers: dict[str, Answer] = {}
-    config = RunConfig(answer=Recorded(), concurrency=4096)
-    settings = StreamSettings(policy, budget, config, horizon, way.at_once, options={"text": drawn.pool.options})
-    source = RecordedStream(drawn.traces, config.seeds(0).cap)
-    stream = Stream(settings, [source], lambda answer: answers.update({answer.id: answer}))
+    spec = RunSpec.of(
+        policy=policy,
+        budget=total,
+        max_traces=drawn.size,
+        horizon=None if way.windows else len(arrivals),
+        budget_window=WINDOW if way.windows else None,
+        open_questions=way.at_once,
+        concurrency=4096,
+        answer=Recorded(),
+        answer_sizes={"text": drawn.pool.options},
+    )
+    source = RecordedStream(drawn.traces, spec.seeds(0).cap)
+    stream = Stream(spec, Sources([source]), lambda answer: answers.update({answer.id: answer}))
     asyncio.run(stream.run(arriving([drawn.pool.questions[row].id for row in arrivals])))
     sizes = [answers[drawn.pool.questions[row].id].traces for row in arrivals]
+    budget = stream.driver.allocator.budget
     return Run(budget.spent, budget.total, drawn.outcomes.agree[list(arrivals), sizes])
 
 
@@ -130,7 +137,7 @@ def summary(runs: Sequence[dict[str, Run]]) -> Iterator[tuple[str, dict[str, flo
 def measured(pool: Pool, args: argparse.Namespace) -> None:
     read, protocol = read_answers(pool), ReplayConfig(repetitions=args.repetitions, budgets=(args.mean_budget,))
     runs = [repetition(read, protocol, number, args) for number in range(args.repetitions)]
-    (pool_result,) = replay([pool], [f"price:rounds={args.rounds}"], config=protocol)
+    (pool_result,) = replay([pool], [f"price:rounds={args.rounds}"], spec=protocol)
     lab = pool_result.result(f"price:rounds={args.rounds}").consistency
     print(f"\n{pool.name}: {len(pool.questions)} questions, {args.repetitions} repetitions, "
           f"{args.mean_budget:g} traces per question, {args.rounds} rounds")  # fmt: skip

@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from pets import Answer, OpenAISampler, Problem, Prompt
-from pets.engine import RunConfig
-from pets.engine.stream import Stream, StreamSettings, stream_budget
+from pets import Answer, Budget, OpenAISampler, Problem, Prompt
+from pets.engine import RunSpec
+from pets.engine.sources import Sources
+from pets.engine.stream import Stream
 from pets.mock import MockModel, PoolAnswers, running
 from pets.plans import fit_plan
 from pets.pools import load
@@ -26,7 +27,13 @@ arriving = replace(pool, name="arriving", questions=pool.questions[100:160])
 
 # 8 traces per question on average, in at most 3 parallel batches after the first 4 traces.
 plan = fit_plan(training, mean_budget=8, rounds=3)
-budget, horizon = stream_budget(plan.mean_budget, plan.cap, horizon=len(arriving.questions))
+spec = RunSpec.of(
+    policy=plan.policy(use_up=True),
+    budget=f"{plan.mean_budget}x",
+    max_traces=plan.cap,
+    horizon=len(arriving.questions),
+    concurrency=16,
+)
 
 answers: list[Answer] = []
 
@@ -37,15 +44,15 @@ async def questions() -> AsyncIterator[Problem]:
         yield Problem(question.id, Prompt.chat(f"Question {question.id}"), "text")
 
 
-async def main(url: str) -> None:
-    settings = StreamSettings(plan.policy(use_up=True), budget, RunConfig(concurrency=16), horizon)
+async def main(url: str) -> Budget:
     # `answers.append` gets each answer as soon as it is there; yours would send it to whoever asked.
-    async with Stream(settings, [OpenAISampler(url, "mock")], answers.append) as stream:
+    async with Stream(spec, Sources([OpenAISampler(url, "mock")]), answers.append) as stream:
         await stream.run(questions())
+        return stream.driver.allocator.budget
 
 
 with running(MockModel(PoolAnswers(arriving))) as url:
-    asyncio.run(main(url))
+    budget = asyncio.run(main(url))
 
 print(f"{len(answers)} answers for {budget.spent} of {budget.total} traces")
 print("traces per question, and how many questions took so many:")

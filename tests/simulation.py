@@ -39,14 +39,14 @@ from tests.simulated_time import run_simulated
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine import Engine, RunConfig
+from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
 from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.models import model_shares
 from pets.engine.places import Places
-from pets.engine.sources import mixed
-from pets.engine.stream import Stream, StreamSettings
+from pets.engine.sources import Sources, mixed
+from pets.engine.stream import Stream
 from pets.engine.submissions import VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
@@ -57,6 +57,8 @@ from pets.policies.uniform import Uniform
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Store
+
+from .streams import make_stream, stream_settings
 
 MOST_LIVES = 12  # of one world; the last is neither killed nor disturbed
 KILLED = 9  # the exit code of a life that met its end
@@ -214,7 +216,7 @@ class World:
 
     def samplers(self) -> list[Sampler]:
         """The server, or those of several models that vote together."""
-        models = RunConfig(models=model_shares(self.models))
+        models = RunSpec.of(models=model_shares(self.models))
         return mixed(models, {name: [s] for name, s in self.servers.items()}) if self.models else [self.server]
 
     def check_rest(self) -> None:
@@ -325,10 +327,10 @@ class StreamWorld(RunWorld):
         windows, mean = self.rng.choice([True, False]), self.rng.randint(4, 6)
         self.total = None if windows else mean * len(self.problems)
         budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(self.total or 0, 8)
-        config = RunConfig(concurrency=self.concurrency, tries=self.tries, keep_going=True)
+        spec = RunSpec.of(concurrency=self.concurrency, tries=self.tries, keep_going=True)
         policy = self.rng.choice([Uniform(), PriceRule(rounds=2)])
         horizon = None if windows else len(self.problems)
-        self.settings = StreamSettings(policy, budget, config, horizon, open_questions=self.rng.choice([1, 3, 8]))
+        self.settings = stream_settings(policy, budget, spec, horizon, open_questions=self.rng.choice([1, 3, 8]))
 
     async def work(self, rng: random.Random) -> bool:
         answered: list[str] = []
@@ -346,9 +348,9 @@ class StreamWorld(RunWorld):
         if self.has_run():
             # With windows, what came to nothing is a debt that later windows pay: an earlier life may have left one.
             self.adopted = self.stored_spend()
-            stream = Stream.resume(self.store, "last", lambda settings: self.samplers(), answer)
+            stream = Stream.resume(self.store, "last", lambda spec, record: Sources(self.samplers()), answer)
         else:
-            stream = Stream(self.settings, self.samplers(), answer, store=self.store)
+            stream = make_stream(self.settings, self.samplers(), answer, store=self.store)
         async with stream as running:
             drain_s = None if self.server.steady else rng.choice([None, None, 0.3, 2.0])
             if drain_s is not None:

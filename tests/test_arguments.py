@@ -11,7 +11,7 @@ import pytest
 
 import pets
 from pets.arguments import check_values, checked
-from pets.engine.config import RunConfig, RunOptions
+from pets.engine.spec import RunOptions, RunSpec
 from pets.errors import InputError
 from pets.lab import lab
 from pets.lab.config import ReplayConfig
@@ -59,7 +59,7 @@ DOORS = [
     *((read_pool, name) for name in parameters(pets.read_pool)),
     *((make, "spec") for make in (pets.make_policy, pets.make_answer_type, pets.make_sampler)),
     *((Sampling, field.name) for field in fields(Sampling)),
-    *((RunConfig, field.name) for field in fields(RunConfig)),
+    *((RunSpec, field.name) for field in fields(RunSpec)),
 ]
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from pets.core.budget import Budget
 from pets.core.money import Currency
-from pets.engine import Engine, RunConfig
+from pets.engine import Engine, RunSpec
 from pets.engine.budget import TokenPrice
 from pets.engine.models import model_shares
 from pets.engine.sources import sources_of
-from pets.engine.stream import Stream, StreamSettings
+from pets.engine.stream import Stream
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
 from pets.mock import MockModel, running, synthetic
@@ -23,6 +23,7 @@ from pets.samplers import batch as batch_sampling
 from pets.store import Store
 
 from .engine.conftest import asked
+from .streams import stream_settings
 from .waiting import wait_until
 
 QUESTIONS, TRACES, MAX_TOKENS = 6, 4, 2000
@@ -80,10 +81,10 @@ def stream(urls, folder):
     async def work():
         budget = Budget(10**12, TRACES, CURRENCY)
         models = model_shares(list(urls))
-        config = RunConfig(sampling=Sampling(MAX_TOKENS), price=TokenPrice.parse(PRICE), models=models)
-        settings = StreamSettings(Uniform(), budget, config, QUESTIONS, model="a")
-        _, samplers = sources_of(None, urls if models else urls["a"], "a", None, None, config)
-        async with Stream(settings, samplers, lambda answer: None, store=folder / "runs.db") as live:
+        spec = RunSpec.of(sampling=Sampling(MAX_TOKENS), price=TokenPrice.parse(PRICE), models=models)
+        settings = stream_settings(Uniform(), budget, spec, QUESTIONS)
+        sources = sources_of(None, urls if models else urls["a"], "a", None, None, spec)
+        async with Stream(settings.spec, sources, lambda answer: None, budget=budget, store=folder / "runs.db") as live:
             await live.run(arriving())
         return budget.spent
 

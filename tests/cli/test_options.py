@@ -15,9 +15,9 @@ from pets.cli.options import (
     PaceOptions,
     QuestionOptions,
     SamplingOptions,
-    run_config,
+    run_spec,
 )
-from pets.engine import RunConfig, TokenPrice
+from pets.engine import RunSpec, TokenPrice
 from pets.errors import InputError, PetsError
 from pets.mock import MockModel, running, synthetic
 from pets.plans import fit_plan, write_plan
@@ -66,14 +66,14 @@ def test_a_server_needs_the_name_of_a_model_and_gets_the_key_of_the_environment(
     assert ModelOptions(key_env=("MY_KEY",)).keys == "sk-1" and ModelOptions(key_env=("NO_KEY",)).keys is None
     assert ModelOptions(key_env=("MY_KEY", "NO_KEY")).keys == ["sk-1", None]
     with pytest.raises(InputError, match="--endpoint needs --model NAME"):
-        ModelOptions(endpoint=("http://x/v1",)).samplers(LocalModelOptions(), RunConfig())
+        ModelOptions(endpoint=("http://x/v1",)).samplers(LocalModelOptions(), RunSpec.of())
     servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model=("m",))
-    assert len(servers.samplers(LocalModelOptions(), RunConfig())) == 2
+    assert len(servers.samplers(LocalModelOptions(), RunSpec.of())) == 2
 
 
 def test_a_local_model_has_fewer_traces_in_flight():
     def concurrency(model, *groups):
-        return run_config(model, SamplingOptions(), *groups, drawn=Sampling()).concurrency
+        return run_spec(model, SamplingOptions(), *groups, drawn=Sampling()).concurrency
 
     server, local = ModelOptions(endpoint=("http://x/v1",)), ModelOptions()
     assert [concurrency(server), concurrency(local), concurrency(local, PaceOptions(concurrency=3))] == [64, 16, 3]
@@ -82,8 +82,8 @@ def test_a_local_model_has_fewer_traces_in_flight():
 def test_an_option_with_the_name_of_a_runs_setting_is_that_setting():
     model, sampling = ModelOptions(rpm=3, tries=2, timeout=5.0), SamplingOptions(temperature=0.5, seed=7)
     groups = (QuestionOptions(instruct=False), AnswerOptions("number", "Be brief."), KeptRunOptions(keep_texts=False))
-    config = run_config(model, sampling, *groups, drawn=Sampling(max_tokens=9), prices=("in=1,out=2",), policy="asc")
-    assert config == RunConfig(
+    spec = run_spec(model, sampling, *groups, drawn=Sampling(max_tokens=9), prices=("in=1,out=2",), policy="asc")
+    assert spec == RunSpec.of(
         policy="asc", concurrency=16, sampling=Sampling(max_tokens=9, temperature=0.5), answer="number", instruct=False,
         system="Be brief.", price=TokenPrice(1, 2), tries=2, rpm=3, timeout=5.0, keep_texts=False, seed=7,
     )  # fmt: skip
@@ -99,9 +99,9 @@ def test_the_base_url_of_the_environment_is_asked_for_a_model_that_is_no_file(mo
 def test_every_endpoint_may_have_a_key_of_its_own(monkeypatch):
     monkeypatch.setenv("A", "sk-aaaaaaaa")
     servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model="m", key_env=("A", "NO_KEY"))
-    assert len(servers.samplers(LocalModelOptions(), RunConfig())) == 2
+    assert len(servers.samplers(LocalModelOptions(), RunSpec.of())) == 2
     with pytest.raises(InputError, match="2 keys for 1 endpoints"):
-        replace(servers, endpoint=("http://x/v1",)).samplers(LocalModelOptions(), RunConfig())
+        replace(servers, endpoint=("http://x/v1",)).samplers(LocalModelOptions(), RunSpec.of())
 
 
 def test_more_fields_of_a_request_are_a_json_object_without_those_that_have_options():
@@ -121,7 +121,7 @@ def test_several_models_have_servers_keys_and_prices_of_their_own(monkeypatch):
     )
     assert both.keys == ["b=sk-b"] and both.names == ["a", "b"]
     price, shares = both.priced(("in=1,out=2", "b=in=3,out=4"))
-    samplers = both.samplers(LocalModelOptions(), RunConfig(models=shares))
+    samplers = both.samplers(LocalModelOptions(), RunSpec.of(models=shares))
     assert [sampler.name for sampler in samplers] == ["a", "b", "b"] and both.name == "a=2, b"
     assert price is None and [share.price for share in shares] == [TokenPrice(1, 2), TokenPrice(3, 4)]
     assert ModelOptions(model=("a",)).priced(("in=1,out=2",))[0] == shares[0].price
@@ -148,12 +148,12 @@ def test_the_one_model_may_be_named_with_its_server_and_its_price():
 def test_a_mixture_that_says_too_little_or_too_much_is_refused(model, prices, message):
     with pytest.raises(InputError, match=message):
         model.priced(prices)
-        model.samplers(LocalModelOptions(), RunConfig(models=model.shares))
+        model.samplers(LocalModelOptions(), RunSpec.of(models=model.shares))
 
 
 def test_a_server_of_another_model_is_refused_where_there_is_one():
     with pytest.raises(InputError, match="--endpoint names b, which is none of the models a"):
-        ModelOptions(model=("a",), endpoint=("b=http://x/v1",)).samplers(LocalModelOptions(), RunConfig())
+        ModelOptions(model=("a",), endpoint=("b=http://x/v1",)).samplers(LocalModelOptions(), RunSpec.of())
 
 
 @pytest.fixture(scope="module")

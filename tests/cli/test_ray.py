@@ -9,14 +9,13 @@ from pets.cli import _ray
 from pets.cli._ray import RayOptions
 from pets.cli.main import cli
 from pets.cli.options import LocalModelOptions
-from pets.engine import RunConfig
 from pets.errors import PetsError
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.samplers.local import LocalSampler
 from pets.samplers.ray import ActorSize
 from pets.samplers.vllm_engine import VllmSampler
-from pets.store import RunSettings, Store
+from pets.store import RunRecord, Store
 
 from ..command import pets
 
@@ -59,8 +58,7 @@ def test_workers_are_no_workers_of_a_cluster():
 
 
 def test_a_run_that_asks_servers_does_not_go_on_in_actors(tmp_path):
-    settings = RunSettings(policy="okg", total=4, budget="4x", model="m", endpoints=("http://127.0.0.1:1/v1",),
-                           more={"plan": RunConfig().to_plain()})  # fmt: skip
+    settings = RunRecord(4, model="m", endpoints=("http://127.0.0.1:1/v1",))
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, [Problem("q", Prompt("?"), "number")]):
         pass
     assert "this run asks servers" in refusal("resume", "last", "--store", tmp_path / "runs.db", "--ray")

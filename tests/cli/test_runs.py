@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.engine import RunConfig, TokenPrice
-from pets.engine.resume import run_settings
+from pets.engine import RunSpec, TokenPrice
+from pets.engine.resume import run_record
+from pets.engine.sources import Sources
 from pets.pools import read_pool
 from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
@@ -19,7 +20,7 @@ from pets.store import Store, StoredTrace
 from ..command import pets
 
 PROBLEMS = [Problem(f"q{n}", Prompt(f"{n} ="), "number", str(n)) for n in range(4)]
-TOKENS = RunConfig(budget="100ktok", sampling=Sampling(max_tokens=100))
+TOKENS = RunSpec.of(budget="100ktok", sampling=Sampling(max_tokens=100))
 ANSWERS = {"q0": ["0"] * 4, "q1": ["1", "7", "1", None], "q2": ["2", "3"]}
 
 
@@ -31,7 +32,7 @@ def _a_person_reads(monkeypatch):
 @pytest.fixture
 def path(tmp_path):
     path = tmp_path / "runs.db"
-    settings = run_settings(RunConfig(budget="4x"), PROBLEMS, model="m[red]", name="mine", stored=True)
+    settings = run_record(RunSpec.of(budget="4x"), PROBLEMS, Sources(model="m[red]"), name="mine", stored=True)
     traces = [
         StoredTrace(id, n, answer, f"So {answer}.", "stop", tokens=9, prompt_tokens=3)
         for id, answers in ANSWERS.items()
@@ -43,7 +44,7 @@ def path(tmp_path):
             run.write([StoredTrace("q3", 0).launch], [])
             run.save("faults", {"busy": 3})
             run.finish()
-        store.create(run_settings(TOKENS, PROBLEMS, model="other", stored=True), PROBLEMS).close()
+        store.create(run_record(TOKENS, PROBLEMS, Sources(model="other"), stored=True), PROBLEMS).close()
     return path
 
 
@@ -102,7 +103,7 @@ def test_one_question_is_shown_with_its_votes_and_texts(path):
 
 def test_what_a_trace_says_does_not_steer_the_terminal(tmp_path):
     problem = Problem("q", Prompt.chat("2 + 2?\x1b[2J"), "number")
-    settings = run_settings(RunConfig(budget="4x"), [problem], model="m", stored=True)
+    settings = run_record(RunSpec.of(budget="4x"), [problem], Sources(model="m"), stored=True)
     trace = StoredTrace("q", 0, "4", "So\x1b]0;title\x07 it is 4.\nReally.", "stop", tokens=3, prompt_tokens=3)
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, [problem]) as stored:
         stored.write([trace.launch], [trace])
@@ -115,7 +116,7 @@ def test_what_a_trace_says_does_not_steer_the_terminal(tmp_path):
 def two(path):
     """A second run, which is right about q2 too and asks q4 instead of q3."""
     problems = [*PROBLEMS[:3], Problem("q4", Prompt("4 ="), "number", "4")]
-    settings = run_settings(RunConfig(budget="4x", policy="uniform"), problems, model="better", stored=True)
+    settings = run_record(RunSpec.of(budget="4x", policy="uniform"), problems, Sources(model="better"), stored=True)
     traces = [
         StoredTrace("q0", 0, "0", "0", "stop", tokens=5, prompt_tokens=3),
         StoredTrace("q1", 0, "7", "7", "stop", tokens=5, prompt_tokens=3),
@@ -147,9 +148,9 @@ def test_two_runs_are_compared_over_the_questions_that_both_ask(two):
 
 
 def test_the_cost_of_compared_runs_is_in_dollars(tmp_path):
-    config = RunConfig(budget="4x", price=TokenPrice(1.0, 2.0))
+    spec = RunSpec.of(budget="4x", price=TokenPrice(1.0, 2.0))
     settings, trace = (
-        run_settings(config, PROBLEMS[:1], model="m", stored=True),
+        run_record(spec, PROBLEMS[:1], model="m", stored=True),
         StoredTrace("q0", 0, "0", "0", "stop", tokens=5, prompt_tokens=3),
     )
     with Store.open(tmp_path / "runs.db") as store:
@@ -162,7 +163,7 @@ def test_the_cost_of_compared_runs_is_in_dollars(tmp_path):
 
 def test_runs_that_share_no_question_are_not_compared(path):
     problem = Problem("alone", Prompt("?"), "number")
-    settings = run_settings(RunConfig(budget="4x"), [problem], model="m", stored=True)
+    settings = run_record(RunSpec.of(budget="4x"), [problem], Sources(model="m"), stored=True)
     with Store.open(path) as store:
         store.create(settings, [problem]).close()
     result = pets("runs", "compare", 1, "last", "--store", path)
@@ -209,7 +210,7 @@ def test_a_pool_counts_the_answers_right_that_the_run_did(tmp_path):
     path, pool = tmp_path / "runs.db", tmp_path / "p.jsonl"
     golds = ["1,000.0", "48 + 24 = 72\n#### 72", "5", "see below"]
     problems = [Problem(f"q{n}", Prompt(f"{n} ="), "text", gold) for n, gold in enumerate(golds)]
-    settings = run_settings(RunConfig(budget="1x", answer="number"), problems, model="m", stored=True)
+    settings = run_record(RunSpec.of(budget="1x", answer="number"), problems, Sources(model="m"), stored=True)
     traces = [StoredTrace(f"q{n}", 0, answer) for n, answer in enumerate(["1000", "72", "6", "7"])]
     with Store.open(path) as store, store.create(settings, problems) as stored:
         stored.write([trace.launch for trace in traces], traces)

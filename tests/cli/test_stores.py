@@ -14,9 +14,10 @@ import pytest
 
 from pets.cli import main as module
 from pets.core.budget import Budget
-from pets.engine import Engine, RunConfig
-from pets.engine.resume import run_settings
-from pets.engine.stream import Stream, StreamSettings
+from pets.engine import Engine, RunSpec
+from pets.engine.resume import run_record
+from pets.engine.sources import Sources
+from pets.engine.stream import Stream, stream_record
 from pets.errors import StateError
 from pets.policies.price import PriceRule
 from pets.questions import Problem
@@ -58,13 +59,16 @@ def marker(tmp_path, code):
 def made_store(tmp_path_factory):
     """A store of four runs, none of which names code."""
     path = tmp_path_factory.mktemp("made") / "runs.db"
-    config = RunConfig(budget="4x", answer="number", policy="uniform")
-    stream = StreamSettings(PriceRule(), Budget(100, 8), config, 10, 4, "m", ("http://127.0.0.1:9/v1",))
-    own = run_settings(RunConfig(budget="4x", policy="uniform"), PROBLEMS, model="m", stored=True)
-    by_jobs = run_settings(RunConfig(budget="4x", answer="number", batch_api=True), PROBLEMS, model="m", stored=True)
-    solved = run_settings(config, PROBLEMS, model="m", endpoints=("http://127.0.0.1:9/v1",), stored=True)
+    spec = RunSpec.of(budget="4x", answer="number", policy="uniform")
+    sources = Sources(endpoints=("http://127.0.0.1:9/v1",), model="m")
+    stream = spec.with_options(policy=PriceRule(), max_traces=8, horizon=10, open_questions=4)
+    own = run_record(RunSpec.of(budget="4x", policy="uniform"), PROBLEMS, Sources(model="m"), stored=True)
+    by_jobs = run_record(
+        RunSpec.of(budget="4x", answer="number", batch_api=True), PROBLEMS, Sources(model="m"), stored=True
+    )
+    solved = run_record(spec, PROBLEMS, sources, stored=True)
     with Store.open(path) as opened:
-        for settings in (solved, by_jobs, stream.to_run(), own):
+        for settings in (solved, by_jobs, stream_record(stream, Budget(100, 8), sources), own):
             with opened.create(settings, PROBLEMS) as run:
                 traces = [StoredTrace(p.id, n, p.gold, p.gold, "stop", tokens=9) for p in PROBLEMS for n in range(2)]
                 run.write([trace.launch for trace in traces], traces)

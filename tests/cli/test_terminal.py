@@ -14,8 +14,9 @@ from pets.cli import main as module
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._output import SafeConsole
 from pets.cli._terminal import echo, json_line, say, terminal_text
-from pets.engine import RunConfig
-from pets.engine.resume import run_settings
+from pets.engine import RunSpec
+from pets.engine.resume import run_record
+from pets.engine.sources import Sources
 from pets.errors import RefusedError
 from pets.questions import Problem
 from pets.samplers import Prompt
@@ -57,8 +58,10 @@ def store(tmp_path):
     path = tmp_path / "runs.db"
     with Store.open(path) as store:
         problems = [Problem(HOSTILE, Prompt("?"), "text")]
-        config = RunConfig(budget="4x", policy="uniform")
-        with store.create(run_settings(config, problems, model=HOSTILE, name=HOSTILE, stored=True), problems) as run:
+        spec = RunSpec.of(budget="4x", policy="uniform")
+        with store.create(
+            run_record(spec, problems, Sources(model=HOSTILE), name=HOSTILE, stored=True), problems
+        ) as run:
             run.write([Launch(HOSTILE, 0)], [StoredTrace(HOSTILE, 0, HOSTILE, HOSTILE, tokens=3)])
     return path
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pets.engine import RunConfig
+from pets.engine import RunSpec
 from pets.engine.diagnosis import diagnose
 from pets.mock import Faults, MockModel, running, synthetic
 from pets.questions import Problem
@@ -26,7 +26,7 @@ def examined(mock=None, *, kind=MockModel, model="mock", path="/v1", tokens=64, 
         def make(url, name):
             return OpenAISampler(url, name, key=key, loopback=True)
 
-        return asyncio.run(diagnose(at, model, make, problems, RunConfig(**options)))
+        return asyncio.run(diagnose(at, model, make, problems, RunSpec.of(**options)))
 
 
 def hostile_server(answers):
@@ -63,7 +63,7 @@ def test_what_makes_a_run_fail_is_named_with_its_remedy(mock, options, name, wor
 
 def test_nobody_is_there():
     sampler = OpenAISampler("http://127.0.0.1:9/v1", "m", loopback=True)
-    diagnosis = asyncio.run(diagnose("http://127.0.0.1:9/v1", "m", lambda url, name: sampler, [], RunConfig()))
+    diagnosis = asyncio.run(diagnose("http://127.0.0.1:9/v1", "m", lambda url, name: sampler, [], RunSpec.of()))
     assert diagnosis.faulty and states(diagnosis) == {"reachable": "fault"}
 
 

@@ -7,16 +7,15 @@ import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.arrivals import Arrivals, Asking
 from pets.engine.assemble import assemble
 from pets.engine.driver import collected_apart
 from pets.engine.fetch import Fetcher
 from pets.engine.pacing import Pace, pace_of
-from pets.engine.questions import OpenQuestions
+from pets.engine.sources import Sources
+from pets.engine.spec import RunSpec
 from pets.errors import StateError
 from pets.policies.okg import OKG
 from pets.policies.uniform import Uniform
-from pets.samplers import Sampling, Seeds
 from pets.types import Question
 
 from ..simulated_time import run_simulated
@@ -24,10 +23,8 @@ from .conftest import Paced, asked
 
 
 def batch_driver(allocator, sampler, problems, pace):
-    asking = Asking(Sampling(), Seeds(0, cap=64))
     fetcher = Fetcher([sampler], patience_s=None, max_n=1)
-    questions = OpenQuestions(problems=problems)
-    return assemble(allocator, fetcher, questions, lambda wiring: Arrivals(wiring, asking), pace)
+    return assemble(RunSpec(), allocator, Sources(), problems=problems, fetcher=fetcher, pace=pace)
 
 
 def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():

@@ -11,13 +11,14 @@ import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine import Engine, RunConfig
+from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import MOST_UNKNOWN_TRACES, PROBE_S, Fetcher
 from pets.engine.places import Places
 from pets.engine.question import Answer
 from pets.engine.record import Recording, record
-from pets.engine.stream import Stream, StreamSettings
+from pets.engine.sources import Sources
+from pets.engine.stream import Stream
 from pets.engine.submissions import VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.policies.uniform import Uniform
@@ -25,6 +26,7 @@ from pets.samplers import Completion, Sampler, Sampling
 from pets.store import Store
 
 from ..simulated_time import run_simulated
+from ..streams import make_stream, stream_settings
 from .conftest import asked
 
 QUESTIONS, TRACES = 6, 8
@@ -91,8 +93,8 @@ class Outcome:
 
 
 async def solve(sampler, problems, folder):
-    config = RunConfig(policy="uniform", budget=f"{TRACES}x", max_traces=TRACES, keep_going=True)
-    async with Engine(problems, sampler=sampler, config=config, store=folder / "runs.db") as engine:
+    spec = RunSpec.of(policy="uniform", budget=f"{TRACES}x", max_traces=TRACES, keep_going=True)
+    async with Engine(problems, sampler=sampler, spec=spec, store=folder / "runs.db") as engine:
         solution = await engine.run()
         return Outcome(solution.spent, {answer.id: answer.to_plain() for answer in engine.answers()})
 
@@ -105,9 +107,9 @@ async def arriving(problems):
 async def stream(sampler, problems, folder):
     answers = []
     budget = Budget(TRACES * len(problems), TRACES)
-    config = RunConfig(keep_going=True)
-    settings = StreamSettings(Uniform(), budget, config, len(problems), open_questions=len(problems))
-    async with Stream(settings, [sampler], answers.append, store=folder / "runs.db") as running:
+    spec = RunSpec.of(keep_going=True)
+    settings = stream_settings(Uniform(), budget, spec, len(problems), open_questions=len(problems))
+    async with make_stream(settings, [sampler], answers.append, store=folder / "runs.db") as running:
         await running.run(arriving(problems))
         return Outcome(budget.spent, {answer.id: answer.to_plain() for answer in answers})
 
@@ -136,7 +138,7 @@ async def serve(sampler, problems, folder, deadline_s=DEADLINE_S, every_s=0.0):
 
 async def sample(sampler, problems, folder):
     path = folder / "pool.jsonl"
-    recording = Recording(problems, TRACES, Sampling(), open_questions=len(problems))
+    recording = Recording(problems, TRACES, RunSpec.of(open_questions=len(problems)))
     try:
         await record(recording, sampler, path)
     except RefusedError as error:
@@ -453,8 +455,8 @@ def test_a_run_that_loses_too_much_ends_with_the_reason_and_goes_on_when_it_is_r
 
 def test_a_stream_that_loses_too_much_ends_with_the_reason_and_goes_on_when_it_is_resumed(tmp_path):
     problems, sampler = asked([f"q{i}" for i in range(40)]), FailsLater()
-    config = RunConfig(tries=1000, concurrency=8, keep_going=True)
-    settings = StreamSettings(Uniform(), Budget(40 * TRACES, TRACES), config, 40)
+    spec = RunSpec.of(tries=1000, concurrency=8, keep_going=True)
+    settings = stream_settings(Uniform(), Budget(40 * TRACES, TRACES), spec, 40)
     answers = []
 
     async def go(stream):
@@ -462,10 +464,10 @@ def test_a_stream_that_loses_too_much_ends_with_the_reason_and_goes_on_when_it_i
             await stream.run(arriving(problems))
 
     with pytest.raises(BusyError, match="traces came to nothing, and the server may have sampled"):
-        run_simulated(go(Stream(settings, [sampler], answers.append, store=tmp_path / "runs.db")))
+        run_simulated(go(make_stream(settings, [sampler], answers.append, store=tmp_path / "runs.db")))
     assert 20 <= sampler.lost <= 20 + 8 and spent_in(tmp_path) == sampler.delivered + sampler.lost
     good = Faulty()
-    run_simulated(go(Stream.resume(tmp_path / "runs.db", "last", lambda settings: [good], answers.append)))
+    run_simulated(go(Stream.resume(tmp_path / "runs.db", "last", lambda spec, record: Sources([good]), answers.append)))
     assert sorted(answer.id for answer in answers) == sorted(problem.id for problem in problems)
     assert spent_in(tmp_path) == sampler.delivered + sampler.lost + good.delivered <= 40 * TRACES
 

@@ -10,17 +10,19 @@ from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
 from pets.core.budget import Budget
 from pets.core.money import Currency
-from pets.engine import Engine, RunConfig, solve
+from pets.engine import Engine, RunSpec, solve
 from pets.engine.reading import TypeChoice
 from pets.engine.resume import restored
+from pets.engine.sources import Sources
 from pets.engine.stops import FirstTraces
-from pets.engine.stream import Stream, StreamSettings
+from pets.engine.stream import Stream
 from pets.errors import BusyError, FirstTracesError, RefusedError
 from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler
 from pets.store import Store
 
 from ..simulated_time import run_simulated
+from ..streams import make_stream, stream_settings
 from ..waiting import until
 from .conftest import Scripted, asked
 
@@ -175,10 +177,10 @@ async def arriving(problems):
 
 def test_a_stream_that_begins_badly_answers_nothing_and_can_go_on(tmp_path):
     answers, model, path = [], Model(lambda request: CUT), tmp_path / "runs.db"
-    settings = StreamSettings(Uniform(), Budget(160, 8), RunConfig(), 20, open_questions=8)
+    settings = stream_settings(Uniform(), Budget(160, 8), RunSpec.of(), 20, open_questions=8)
 
     async def begin():
-        async with Stream(settings, [model], answers.append, store=path) as stream:
+        async with make_stream(settings, [model], answers.append, store=path) as stream:
             await stream.run(arriving(TWENTY))
 
     with pytest.raises(FirstTracesError, match="16 of 16 traces were cut"):
@@ -186,7 +188,9 @@ def test_a_stream_that_begins_badly_answers_nothing_and_can_go_on(tmp_path):
     assert model.traces == 16 and not answers
 
     async def resume(**options):
-        async with Stream.resume(path, "last", lambda settings: [model], answers.append, **options) as stream:
+        async with Stream.resume(
+            path, "last", lambda spec, record: Sources([model]), answers.append, **options
+        ) as stream:
             await stream.run(arriving(TWENTY))
 
     with pytest.raises(FirstTracesError):

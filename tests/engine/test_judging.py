@@ -6,9 +6,10 @@ import json
 import pytest
 
 from pets.engine import Engine, TokenPrice, solve
-from pets.engine.config import RunConfig
 from pets.engine.judging import judge_of
-from pets.engine.stream import StreamSettings, stream_budget
+from pets.engine.sources import Sources
+from pets.engine.spec import RunSpec
+from pets.engine.stream import Stream
 from pets.errors import BudgetError, BusyError, InputError, RefusedError
 from pets.policies.uniform import Uniform
 from pets.questions import Problem
@@ -89,7 +90,7 @@ def test_a_resumed_run_pays_for_no_judgement_twice(tmp_path):
 def test_the_budget_holds_the_judgement_before_the_trace_goes_out():
     plain = Engine(PROBLEMS, sampler=Judged(), budget="1Mtok", max_tokens=100, answer="text")
     judged = Engine(PROBLEMS, sampler=Judged(), budget="1Mtok", max_tokens=100, answer="judge")
-    assert judged.settings.currency.hold == plain.settings.currency.hold + 4096 + 16
+    assert judged.record.currency.hold == plain.record.currency.hold + 4096 + 16
     solution = solve(PROBLEMS, sampler=Judged(), budget="20ktok", max_tokens=100, answer="judge")
     assert solution.spent == solution.tokens + solution.prompt_tokens <= 22_000
 
@@ -128,9 +129,9 @@ def test_dollars_are_of_one_model():
 
 
 def test_a_judged_stream_counts_traces():
-    budget, _ = stream_budget(4, 8, budget="10ktok", horizon=3, max_tokens=100)
+    spec = RunSpec.of(policy=Uniform(), budget="10ktok", horizon=3, max_tokens=100, answer="judge")
     with pytest.raises(InputError, match="counts traces"):
-        StreamSettings(Uniform(), budget, RunConfig(answer="judge"))
+        Stream(spec, Sources(), print)
 
 
 def test_whose_judge_it_is():

@@ -14,7 +14,7 @@ from pets.engine.ledger import RunLedger
 from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
-from pets.store import RunSettings, Store, StoredTrace
+from pets.store import RunRecord, Store, StoredTrace
 from pets.store.records import LOST
 from pets.testing import check_ledger
 from pets.types import Usage
@@ -29,7 +29,7 @@ class Recorder:
 
     def __init__(self):
         self.writes, self.answered = [], []
-        self.settings = RunSettings("okg", total=99)
+        self.settings = RunRecord(total=99)
 
     def write(self, launched, traces, *, held, charged, cancelled):
         self.writes.append((list(launched), list(traces), list(charged), list(cancelled)))
@@ -96,7 +96,7 @@ def test_a_question_that_cannot_be_kept_is_refused_alone(tmp_path):
                 return_exceptions=True,
             )
 
-    settings, problems = RunSettings("okg", total=9), [Problem("q", Prompt("?"))]
+    settings, problems = RunRecord(total=9), [Problem("q", Prompt("?"))]
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, problems) as run:
         written, refused = asyncio.run(write(run))
         assert written is None and isinstance(refused, InputError) and "no UTF-8" in str(refused)
@@ -118,7 +118,7 @@ def test_what_is_cut_off_before_it_is_sent_is_given_back_and_what_was_lost_befor
                 with pytest.raises(asyncio.CancelledError):
                     await opening
 
-    settings, problems = RunSettings("okg", total=9), [Problem("q", Prompt("?"))]
+    settings, problems = RunRecord(total=9), [Problem("q", Prompt("?"))]
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, problems) as run:
         asyncio.run(write(run))
         assert [(launch.number, launch.held) for launch in run.lost()] == [(1, 1), (2, 1)]
@@ -132,7 +132,7 @@ def test_traces_that_nobody_counts_any_more_are_kept_at_what_they_cost_without_a
             ledger.released(attempt.part(1, 1))  # the reply left it out
             ledger.abandoned(attempt, [StoredTrace("q", 0, text="It is A.", tokens=9, prompt_tokens=5)])
 
-    settings = RunSettings("okg", total=9000, currency=Currency.tokens(1000))
+    settings = RunRecord(total=9000, currency=Currency.tokens(1000))
     with Store.open(tmp_path / "runs.db") as store, store.create(settings, [Problem("q", Prompt("?"))]) as run:
         asyncio.run(write(run))
         kept = [(trace.text, trace.answer, trace.error, trace.tokens) for trace in run.traces()]
@@ -169,7 +169,7 @@ def test_a_run_s_ledger_keeps_the_laws(kind, tmp_path):
             return store.view().summary().spent
 
     with Store.open(path) as store:
-        store.create(RunSettings("okg", total=99), [Problem("q", Prompt("?"))]).close()
+        store.create(RunRecord(total=99), [Problem("q", Prompt("?"))]).close()
     check_ledger(open_ledger, charged)
     with Store.open(path) as store:
         lost = [launch.number for launch in store.view().lost()]

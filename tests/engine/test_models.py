@@ -77,7 +77,7 @@ def test_a_mixture_with_a_model_that_fails_half_way_keeps_its_budget_and_its_ver
     assert solution.models == {"a": BUDGET - sum(t.model for t in first), "b": sum(t.model for t in first)}
     assert sum(mock.stats.traces for mock in mocks.values()) == BUDGET
 
-    seeds, given = engine.config.seeds(QUESTIONS), {trace.launch: trace.model for trace in told}
+    seeds, given = engine.spec.seeds(QUESTIONS), {trace.launch: trace.model for trace in told}
     allocator = Allocator(make_policy("okg"), Budget(BUDGET, 64), [Question(p.id, options=4) for p in problems],
                           horizon=QUESTIONS)  # fmt: skip
     while launches := allocator.ask():

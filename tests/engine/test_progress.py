@@ -9,7 +9,6 @@ from pets.core.certificate import Decision, certificate
 from pets.core.policy import Training
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, weighted_majority
-from pets.engine.config import RunConfig
 from pets.engine.progress import (
     Certifier,
     Snapshot,
@@ -21,6 +20,7 @@ from pets.engine.progress import (
     sampled,
 )
 from pets.engine.resume import answers
+from pets.engine.spec import RunSpec
 from pets.lab.calibration import Certified, calibrate
 from pets.policies.okg import OKG
 from pets.pools import load
@@ -90,7 +90,7 @@ def rows_of(policy, paths, options=4):
         for i, path in enumerate(paths)
         for n, (answer, confidence) in enumerate(path)
     )
-    return list(answers(problems, run, [], RunConfig(), None, over=True)), run
+    return list(answers(problems, run, [], RunSpec.of(), None, over=True)), run
 
 
 def fitted(name):

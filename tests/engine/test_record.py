@@ -8,16 +8,20 @@ import pytest
 
 from pets.confidence import Confidence
 from pets.engine.record import MAX_CHOICES, Recording, record, summarize_recording
+from pets.engine.spec import RunSpec
 from pets.errors import BusyError, InputError, PoolError, RefusedError, ReplyError, SpecError, UnreachableError
 from pets.lab import read_answers
 from pets.pools import read_pool, read_pools
 from pets.questions import Problem
-from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.samplers import Completion, Prompt, Sampler
 
 from ..simulated_time import run_simulated
 
 PROBLEMS = tuple(Problem(f"q{number}", Prompt(f"{number} ="), "number", str(number)) for number in range(5))
-RECORDING = Recording(PROBLEMS, traces=6, sampling=Sampling(), open_questions=2)
+SPEC = RunSpec.of(open_questions=2)
+RECORDING = Recording(PROBLEMS, traces=6, spec=SPEC)
+OTHER = SPEC.with_options(temperature=0.5, stop=["."])
+ONE_BY_ONE = SPEC.with_options(open_questions=1)
 
 
 class Counting(Sampler):
@@ -54,7 +58,7 @@ def test_every_question_gets_its_traces_and_no_seed_is_used_twice(tmp_path):
 def test_a_broken_recording_goes_on_where_it_stopped(tmp_path):
     path = tmp_path / "pool.jsonl"
     with pytest.raises(BusyError, match="it fell over"):
-        run(Counting(broken="3 ="), path, replace(RECORDING, open_questions=1))
+        run(Counting(broken="3 ="), path, replace(RECORDING, spec=ONE_BY_ONE))
     kept = path.read_bytes()
     assert kept.count(b"\n") == 3
     path.write_bytes(kept + b'{"id":"q3","answ')  # killed while it wrote
@@ -76,8 +80,11 @@ def test_a_file_of_another_recording_is_refused(tmp_path):
     ("other", "says"),
     [
         ({"model": "large"}, "model 'small'; now it is 'large'"),
-        ({"seed": 3}, "seed 0; now it is 3"),
-        ({"sampling": Sampling(temperature=0.5, stop=["."])}, r"temperature 1.0, stop \[\]; now it is 0.5, \['.'\]"),
+        ({"spec": SPEC.with_options(seed=3)}, "seed 0; now it is 3"),
+        (
+            {"spec": SPEC.with_options(temperature=0.5, stop=["."])},
+            r"temperature 1.0, stop \[\]; now it is 0.5, \['.'\]",
+        ),
     ],
 )
 def test_traces_of_another_kind_do_not_get_among_those_of_the_file(tmp_path, other, says):
@@ -87,7 +94,7 @@ def test_traces_of_another_kind_do_not_get_among_those_of_the_file(tmp_path, oth
     with pytest.raises(PoolError, match=f"was recorded with {says}"):
         run(sampler, path, replace(mine, part=(1, 1), **other))
     assert sampler.seeds == [] and path.read_bytes() == kept
-    assert run(Counting(), path, replace(mine, part=(1, 1), open_questions=1)) == 2
+    assert run(Counting(), path, replace(mine, part=(1, 1), spec=ONE_BY_ONE)) == 2
 
 
 def test_a_recording_with_a_token_limit_goes_on_with_it_where_none_is_named(tmp_path):
@@ -98,11 +105,11 @@ def test_a_recording_with_a_token_limit_goes_on_with_it_where_none_is_named(tmp_
             limits.append(sampling.max_tokens)
             return await super().sample(prompt, n, seed, sampling)
 
-    run(Limited(), path, replace(RECORDING, part=(1, 2), sampling=Sampling(max_tokens=1024)))
-    run(Limited(), path, replace(RECORDING, sampling=Sampling()))
+    run(Limited(), path, replace(RECORDING, part=(1, 2), spec=SPEC.with_options(max_tokens=1024)))
+    run(Limited(), path, RECORDING)
     assert set(limits) == {1024} and len(read_pool(path).questions) == 5
     with pytest.raises(PoolError, match="max_tokens 1024; now it is 2048"):
-        run(Limited(), path, replace(RECORDING, sampling=Sampling(max_tokens=2048)))
+        run(Limited(), path, replace(RECORDING, spec=SPEC.with_options(max_tokens=2048)))
 
 
 def test_a_file_that_does_not_say_how_it_was_recorded_is_taken_as_it_is(tmp_path):
@@ -112,7 +119,7 @@ def test_a_file_that_does_not_say_how_it_was_recorded_is_taken_as_it_is(tmp_path
     with pytest.raises(PoolError, match=r'pool.jsonl.recording" does not say how .* Delete it'):
         run(Counting(), path)
     beside.unlink()
-    assert run(Counting(), path, replace(RECORDING, seed=8)) == 2 and not beside.exists()
+    assert run(Counting(), path, replace(RECORDING, spec=SPEC.with_options(seed=8))) == 2 and not beside.exists()
 
 
 def asking(*texts):
@@ -238,8 +245,8 @@ class Moody(Counting):
 
 def test_failures_that_pass_and_small_servers_cost_nothing(tmp_path):
     sampler = Moody()
-    assert run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, open_questions=1)) == 5
-    run(Counting(), tmp_path / "calm.jsonl", replace(RECORDING, open_questions=1))
+    assert run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, spec=ONE_BY_ONE)) == 5
+    run(Counting(), tmp_path / "calm.jsonl", replace(RECORDING, spec=ONE_BY_ONE))
     assert (tmp_path / "pool.jsonl").read_bytes() == (tmp_path / "calm.jsonl").read_bytes()
     assert len(sampler.seeds) == len(set(sampler.seeds)) == 30
 
@@ -252,7 +259,7 @@ def test_a_refusal_that_concerns_one_trace_ends_it(tmp_path):
 
     sampler = Unknown()
     with pytest.raises(RefusedError, match="no such model"):
-        run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, open_questions=1))
+        run(sampler, tmp_path / "pool.jsonl", replace(RECORDING, spec=ONE_BY_ONE))
     assert sampler.seeds == [6]
 
 
@@ -307,7 +314,7 @@ def test_an_empty_gold_is_none(tmp_path):
 def test_progress_counts_what_was_recorded_before(tmp_path):
     heard = []
     for part in ((1, 2), (1, 1)):
-        recording = replace(RECORDING, part=part, open_questions=1)
+        recording = replace(RECORDING, part=part, spec=ONE_BY_ONE)
         asyncio.run(record(recording, Counting(), tmp_path / "pool.jsonl", lambda *told: heard.append(told)))
     assert heard == [(0, 3), (1, 3), (2, 3), (3, 3), (3, 5), (4, 5), (5, 5)]
 
@@ -320,7 +327,7 @@ def test_texts_are_kept_so_that_answers_can_be_read_anew(tmp_path):
     assert asked.cut == tuple(seed % 3 == 0 for seed in seeds)
     anew = next(question for question in read_answers(pool, "number").questions if question.id == "q0")
     assert anew.labels == asked.answers == tuple(None if seed % 3 == 0 else str(seed) for seed in seeds)
-    run(Counting(), tmp_path / "bare.jsonl", replace(RECORDING, keep_texts=False))
+    run(Counting(), tmp_path / "bare.jsonl", replace(RECORDING, spec=SPEC.with_options(keep_texts=False)))
     bare = read_pool(tmp_path / "bare.jsonl")
     assert all(question.texts is None and question.cut is None for question in bare.questions)
     with pytest.raises(PoolError, match="was recorded with keep_texts False; now it is True"):

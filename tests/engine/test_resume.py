@@ -241,7 +241,7 @@ def test_the_same_questions_model_and_options_go_on_with_the_run_of_the_store(tm
 
     assert asyncio.run(stopped()) == ("new", 1)
     on = engine(concurrency=4)
-    assert (on.origin, on.config.concurrency, on.stored_run.id) == ("unfinished", 4, 1)
+    assert (on.origin, on.spec.pacing.concurrency, on.stored_run.id) == ("unfinished", 4, 1)
     _, answers = run_to_end(on)
     assert sum(sampler.seeds.values()) == 20
     over = engine()

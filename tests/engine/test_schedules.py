@@ -7,11 +7,12 @@ import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine import Engine, RunConfig
+from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import Fetcher
 from pets.engine.places import Places
-from pets.engine.stream import Stream, StreamSettings
+from pets.engine.sources import Sources
+from pets.engine.stream import Stream
 from pets.engine.submissions import VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
@@ -23,6 +24,7 @@ from pets.samplers import Completion, Sampler, Sampling
 from pets.store import Store
 
 from ..simulated_time import run_simulated
+from ..streams import make_stream, stream_settings
 from .conftest import asked
 
 SCHEDULES = range(15)  # the laws at rest; tests/simulation.py checks them at every moment, in many more worlds
@@ -148,12 +150,12 @@ def test_a_stream_broken_off_again_and_again_is_charged_what_was_sampled_and_ans
     path, problems = tmp_path / "runs.db", asked([f"q{i}" for i in range(rng.randint(1, 12))])
     windows, mean = rng.choice([True, False]), rng.randint(4, 6)
     budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(mean * len(problems), 8)
-    config = RunConfig(concurrency=rng.choice([1, 4, 64]), tries=rng.choice([1, 2, 6]))
+    spec = RunSpec.of(concurrency=rng.choice([1, 4, 64]), tries=rng.choice([1, 2, 6]))
     policy = rng.choice([Uniform(), PriceRule(rounds=2)])
     horizon = None if windows else len(problems)
-    settings = StreamSettings(policy, budget, config, horizon, open_questions=rng.choice([1, 3, 8]))
+    settings = stream_settings(policy, budget, spec, horizon, open_questions=rng.choice([1, 3, 8]))
     sampler, answers = Unsteady(rng), []
-    running = Stream(settings, [sampler], answers.append, store=path)
+    running = make_stream(settings, [sampler], answers.append, store=path)
     for _ in range(20):
         drain_s = rng.choice([None, None, 0.0, 0.3, 1.0])
         work = stream(running, problems, drain_s)
@@ -169,7 +171,7 @@ def test_a_stream_broken_off_again_and_again_is_charged_what_was_sampled_and_ans
             if not driver.stops.drained:
                 assert {answer.id for answer in answers} == {problem.id for problem in problems}
                 return
-        running = Stream.resume(path, "last", lambda settings: [sampler], answers.append)
+        running = Stream.resume(path, "last", lambda spec, record: Sources([sampler]), answers.append)
     running.close()
 
 

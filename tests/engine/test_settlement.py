@@ -6,15 +6,14 @@ import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.arrivals import Arrivals, Asking
 from pets.engine.assemble import assemble
-from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace
-from pets.engine.questions import OpenQuestions
+from pets.engine.sources import Sources
+from pets.engine.spec import RunSpec
 from pets.errors import BusyError, InputError
 from pets.policies.okg import OKG
-from pets.samplers import Completion, Sampling, Seeds
+from pets.samplers import Completion
 from pets.types import Question
 
 from .conftest import Scripted, asked
@@ -51,18 +50,17 @@ class Launched:
     def __init__(self, traces=2, total=2):
         self.ledger, self.counted = Journal(), []
         allocator = Allocator(OKG(), Budget(total), [Question("a", options=4)])
-        questions, asking = OpenQuestions(problems=asked("a")), Asking(Sampling(), Seeds(0))
         self.driver = assemble(
+            RunSpec(),
             allocator,
-            Fetcher([Scripted()]),
-            questions,
-            lambda wiring: Arrivals(wiring, asking),
-            Pace(8),
+            Sources([Scripted()]),
+            problems=asked("a"),
+            pace=Pace(8),
             ledger=self.ledger,
             on_trace=self.counted.append,
         )
         self.settlement, self.budget = self.driver.settlement, allocator.budget
-        ((question, numbers, holds),) = questions.group(self.settlement.reserve(traces))
+        ((question, numbers, holds),) = self.driver.questions.group(self.settlement.reserve(traces))
         self.driver.pacing.in_flight.launched("a", traces)
         self.request = self.driver.arrivals.request(question, numbers.start, tuple(holds))
 

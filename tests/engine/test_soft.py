@@ -13,7 +13,7 @@ from pets.answers.choice import Choice
 from pets.answers.math import Math
 from pets.cli._run import soft_words
 from pets.cli.main import cli
-from pets.engine import Engine, RunConfig
+from pets.engine import Engine, RunSpec
 from pets.engine.reading import soft_vote
 from pets.engine.resume import restored, results
 from pets.errors import InputError
@@ -163,4 +163,4 @@ def test_three_questions_do_not_tell_what_a_soft_vote_is_worth():
 
 def test_a_policy_that_weighs_traces_itself_takes_no_soft_votes():
     with pytest.raises(InputError, match="such as okg"):
-        RunConfig(soft=True, policy="okg_weighted")
+        RunSpec.of(soft=True, policy="okg_weighted")

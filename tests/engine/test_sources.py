@@ -1,13 +1,11 @@
 """Where the traces of a run come from: samplers as the user names them, and what cannot be asked is refused."""
 
-from dataclasses import replace
-
 import pytest
 
 from pets.engine.budget import TokenPrice
-from pets.engine.config import RunConfig
 from pets.engine.models import ModelShare, model_shares, with_prices
-from pets.engine.sources import check_resent, endpoint_keys, make_samplers, source_name, sources_of
+from pets.engine.sources import Sources, check_resent, endpoint_keys, make_samplers, source_name, sources_of
+from pets.engine.spec import RunSpec
 from pets.errors import InputError
 from pets.samplers.batch import BatchSampler
 from pets.samplers.openai import OpenAISampler
@@ -42,23 +40,26 @@ def test_a_key_is_for_all_endpoints_or_for_its_own():
 
 
 def test_the_samplers_of_a_mixture_know_their_model_and_its_servers():
-    config = RunConfig(models=model_shares({"a": 2, "b": 1}))
-    endpoints, samplers = sources_of(None, {"a": [ONE, TWO], "b": ONE}, None, None, None, config)
+    spec = RunSpec.of(models=model_shares({"a": 2, "b": 1}))
+    sources = sources_of(None, {"a": [ONE, TWO], "b": ONE}, None, None, None, spec)
+    endpoints, samplers = sources.endpoints, sources.samplers
     assert endpoints == [f"a={ONE}", f"a={TWO}", f"b={ONE}"]
     assert [sampler.name for sampler in samplers] == ["a", "a", "b"]
     assert [sampler.takes(0) for sampler in samplers] == [True, True, False]
     assert {sampler.currency for sampler in samplers} == {None}
-    assert sources_of(samplers, None, None, None, None, config) == ([], samplers)
+    assert sources_of(samplers, None, None, None, None, spec) == Sources(samplers, [])
 
 
 def test_models_of_different_prices_say_what_their_traces_cost():
-    config = RunConfig(models=with_prices(model_shares(["a", "b"]), {"b": "in=1,out=4"}), price=TokenPrice(1, 2))
-    _, samplers = sources_of(None, ONE, None, None, None, config)
+    spec = RunSpec.of(models=with_prices(model_shares(["a", "b"]), {"b": "in=1,out=4"}), price=TokenPrice(1, 2))
+    samplers = sources_of(None, ONE, None, None, None, spec).samplers
     assert [sampler.currency.per_token for sampler in samplers] == [2_000_000, 4_000_000]
-    _, samplers = sources_of(None, ONE, None, None, None, replace(config, models=(*config.models, ModelShare("c"))))
+    samplers = sources_of(
+        None, ONE, None, None, None, spec.with_options(models=(*spec.serving.models, ModelShare("c")))
+    ).samplers
     assert [sampler.currency.per_token for sampler in samplers] == [2_000_000, 4_000_000, 2_000_000]
-    unknown = RunConfig(models=with_prices(model_shares(["a", "b"]), {"b": "in=1,out=4"}))
-    assert {sampler.currency for sampler in sources_of(None, ONE, None, None, None, unknown)[1]} == {None}
+    unknown = RunSpec.of(models=with_prices(model_shares(["a", "b"]), {"b": "in=1,out=4"}))
+    assert {sampler.currency for sampler in sources_of(None, ONE, None, None, None, unknown).samplers} == {None}
 
 
 def test_objects_that_nobody_has_named_tell_no_model_from_another():
@@ -70,7 +71,7 @@ def test_objects_that_nobody_has_named_tell_no_model_from_another():
 
 
 def test_a_header_whose_value_is_not_kept_is_sent_again():
-    config = RunConfig(headers=("X-Team",))
-    assert check_resent(config, {"X-Team": "a"}) == {"X-Team": "a"}
+    spec = RunSpec.of(headers=("X-Team",))
+    assert check_resent(spec, {"X-Team": "a"}) == {"X-Team": "a"}
     with pytest.raises(InputError, match="sends the header X-Team"):
-        check_resent(config, {"X-Other": "a"})
+        check_resent(spec, {"X-Other": "a"})

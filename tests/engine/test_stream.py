@@ -10,26 +10,28 @@ from pets.confidence import Confidence
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
-from pets.engine import RunConfig, TokenPrice, solve
-from pets.engine.stream import RecordedStream, Stream, StreamSettings, stream_budget
+from pets.engine import RunSpec, TokenPrice, solve
+from pets.engine.sources import Sources
+from pets.engine.stream import RecordedStream, Stream, stream_budget
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, ReplyError, StateError, UnreachableError
 from pets.plans import Drift, left_by_windows
 from pets.policies.price import PriceRule
 from pets.questions import Problem
-from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.samplers import Completion, Prompt, Sampler
 from pets.store import Store
 from pets.types import Question
 
 from ..simulated_time import run_simulated
+from ..streams import make_stream, stream_settings
 from ..waiting import until
 
-SEEDS_PER_QUESTION = RunConfig().seeds(0).cap
+SEEDS_PER_QUESTION = RunSpec.of().seeds(0).cap
 
 
-def settings_of(policy, budget, horizon=None, open_questions=8, answer=None, options=4, **config):
+def settings_of(policy, budget, horizon=None, open_questions=8, answer=None, options=4, **more):
     """A stream of questions that are known by their ids, four options each."""
-    config = RunConfig(answer=answer or Recorded(), backoff=0, **config)
-    return StreamSettings(policy, budget, config, horizon, open_questions, options={"text": options})
+    spec = RunSpec.of(answer=answer or Recorded(), backoff=0, **more)
+    return stream_settings(policy, budget, spec, horizon, open_questions, options={"text": options})
 
 
 def recorded(toys, answers):
@@ -47,7 +49,7 @@ def run_stream(stream, questions):
 def streamed(settings, sampler, questions, **watching):
     """Answers in the order in which they came, and the stream."""
     answers = []
-    stream = Stream(settings, [sampler], answers.append, **watching)
+    stream = make_stream(settings, [sampler], answers.append, **watching)
     run_stream(stream, questions)
     return answers, stream
 
@@ -74,7 +76,7 @@ def test_the_budget_is_never_exceeded_and_used_to_within_2_percent(plan, toys, o
         spent.append(budget.spent + budget.reserved)
 
     settings = settings_of(plan.policy(use_up=True), budget, 80, open_questions)
-    run_stream(Stream(settings, [recorded(toys, texts)], note), toys.arriving(texts))
+    run_stream(make_stream(settings, [recorded(toys, texts)], note), toys.arriving(texts))
     assert max(spent) <= 80 * 12
     assert budget.spent == 80 * 12 == sum(answer.traces for answer in answers)
     assert sorted(answer.id for answer in answers) == sorted(texts)
@@ -121,7 +123,7 @@ def test_an_endless_stream_gets_its_budget_window_by_window(plan, toys):
     budget = Budget.per_window(20, 240, cap=64)
     seen = []
     settings = settings_of(plan.policy(), budget, open_questions=4)
-    stream = Stream(
+    stream = make_stream(
         settings, [recorded(toys, texts)], lambda _: seen.append((budget.spent + budget.reserved, budget.total))
     )
     run_stream(stream, toys.arriving(texts))
@@ -136,7 +138,9 @@ def test_a_window_leaves_2_percent_at_most(plan, toys, open_questions):
     budget = Budget.per_window(10, 500, cap=64)
     settings = settings_of(plan.policy(use_up=True, leave=left_by_windows(budget)), budget, None, open_questions)
     spent = []
-    run_stream(Stream(settings, [recorded(toys, texts)], lambda _: spent.append(budget.spent)), toys.arriving(texts))
+    run_stream(
+        make_stream(settings, [recorded(toys, texts)], lambda _: spent.append(budget.spent)), toys.arriving(texts)
+    )
     assert 1490 <= spent[-1] <= 1500
     assert open_questions > 1 or all(490 <= spent[end] - end // 10 * 500 <= 500 for end in (9, 19))
 
@@ -213,7 +217,7 @@ def test_drain_brings_home_what_is_in_flight_and_answers_every_open_question(pla
 
     async def run():
         sampler = Gated()
-        stream = Stream(settings_of(plan.policy(), budget, open_questions=3), [sampler], answers.append)
+        stream = make_stream(settings_of(plan.policy(), budget, open_questions=3), [sampler], answers.append)
         task = asyncio.create_task(stream.run(endless()))
         await until(lambda: len(sampler.asked) == 3, task)
         stream.drain()
@@ -230,7 +234,7 @@ def test_drain_brings_home_what_is_in_flight_and_answers_every_open_question(pla
 
 def test_a_stream_that_is_drained_before_it_begins_ends(plan, toys):
     async def run():
-        async with Stream(settings_of(plan.policy(), Budget(48), 4), [Gated()], print) as stream:
+        async with make_stream(settings_of(plan.policy(), Budget(48), 4), [Gated()], print) as stream:
             stream.drain()
             task = asyncio.create_task(stream.run(toys.arriving(["q0"])))
             done, _ = await asyncio.wait([task], timeout=60.0)
@@ -249,7 +253,7 @@ def test_a_question_that_is_being_written_down_when_the_stream_is_drained_is_ans
 
     async def run():
         settings = in_store(plan.policy(), Budget(48), 4)
-        async with Stream(settings, [Gated()], answers.append, store=tmp_path / "runs.db") as stream:
+        async with make_stream(settings, [Gated()], answers.append, store=tmp_path / "runs.db") as stream:
             task = asyncio.create_task(stream.run(source()))
             await asyncio.sleep(0.5)  # a write takes a second
             stream.drain()
@@ -269,7 +273,7 @@ def test_an_endless_stream_remembers_neither_faults_nor_costs_of_what_it_has_ans
                 raise BusyError("later", status=429)
             return await super().sample(prompt, n, seed, sampling)
 
-    budget, _ = stream_budget(12, 64, budget="4Mtok", window=20, max_tokens=200)
+    budget = stream_budget(RunSpec.of(budget="4Mtok", budget_window=20, max_tokens=200))
     answers, stream = streamed(settings_of(plan.policy(), budget), Busy(texts), toys.arriving(texts))
     assert len(answers) == 40 and stream.driver.fetcher.faults["429"] > 1
     costs = stream.driver.settlement.costs
@@ -280,7 +284,7 @@ def test_no_more_questions_are_open_and_traces_in_flight_than_allowed(plan):
     async def run():
         sampler = Gated()
         settings = settings_of(plan.policy(), Budget.per_window(10, 120, cap=64), open_questions=3, concurrency=6)
-        stream = Stream(settings, [sampler], lambda answer: None)
+        stream = make_stream(settings, [sampler], lambda answer: None)
         task = asyncio.create_task(stream.run(endless()))
         await until(lambda: sum(sampler.asked.values()) >= 6, task)
         for _ in range(20):
@@ -417,9 +421,9 @@ class Spoken(Sampler):
         ]
 
 
-def in_store(policy, budget, horizon=None, open_questions=4, **config):
+def in_store(policy, budget, horizon=None, open_questions=4, **more):
     """Settings that another process can read again."""
-    return settings_of(policy, budget, horizon, open_questions, answer="choice:options=4", **config)
+    return settings_of(policy, budget, horizon, open_questions, answer="choice:options=4", **more)
 
 
 def break_off(settings, sampler, questions, store):
@@ -427,7 +431,7 @@ def break_off(settings, sampler, questions, store):
     answers = []
 
     async def run():
-        async with Stream(settings, [sampler], answers.append, store=store) as stream:
+        async with make_stream(settings, [sampler], answers.append, store=store) as stream:
             task = asyncio.create_task(stream.run(questions))
             await until(sampler.silent.is_set, task)
             task.cancel()
@@ -440,7 +444,7 @@ def break_off(settings, sampler, questions, store):
 
 def resumed(store, sampler, questions, run="last"):
     answers = []
-    stream = Stream.resume(store, run, lambda settings: [sampler], answers.append)
+    stream = Stream.resume(store, run, lambda spec, record: Sources([sampler]), answers.append)
     run_stream(stream, questions)
     return answers, stream
 
@@ -482,7 +486,7 @@ def test_a_stream_that_is_drained_and_resumed_goes_on_with_what_has_not_come_yet
 
     async def run():
         settings = in_store(plan.policy(use_up=True), Budget(240, 64), 20)
-        async with Stream(settings, [first], answers.append, store=store) as stream:
+        async with make_stream(settings, [first], answers.append, store=store) as stream:
             task = asyncio.create_task(stream.run(toys.arriving(texts)))
             await until(lambda: len(answers) >= 5, task)
             stream.drain()
@@ -521,11 +525,11 @@ def test_only_a_stream_is_resumed_as_one_and_a_policy_that_no_spec_names_is_not_
         pass
 
     with pytest.raises(InputError, match="another process"):
-        Stream(in_store(Own(rounds=1, cold=True), Budget(48), 4), [], print, store=tmp_path / "runs.db")
+        make_stream(in_store(Own(rounds=1, cold=True), Budget(48), 4), [], print, store=tmp_path / "runs.db")
     texts = toys.drawn(1, seed=1)
     solve([Problem("q0", Prompt("q0"))], sampler=Spoken(texts), budget=2, store=tmp_path / "runs.db")
     with pytest.raises(StateError, match="not a stream"):
-        Stream.resume(tmp_path / "runs.db", "last", lambda settings: [Spoken(texts)], print)
+        Stream.resume(tmp_path / "runs.db", "last", lambda spec, record: Sources([Spoken(texts)]), print)
 
 
 def long(number):
@@ -538,10 +542,8 @@ def test_tokens_and_money_are_kept_and_used(plan, toys, tmp_path, amount, broken
     texts = toys.drawn(20, seed=11)
     price = TokenPrice(1.0, 1.0)
     problems = [Problem(id, Prompt(id)) for id in texts]
-    budget, horizon = stream_budget(12, 64, budget=amount, problems=problems, price=price, max_tokens=200)
-    settings = in_store(
-        plan.policy(use_up=True), budget, horizon, price=price, sampling=Sampling(max_tokens=200), concurrency=16
-    )
+    budget = stream_budget(RunSpec.of(budget=amount, price=price, max_tokens=200), problems=problems)
+    settings = in_store(plan.policy(use_up=True), budget, len(problems), price=price, max_tokens=200, concurrency=16)
     store, early = tmp_path / "runs.db", []
     if broken:
         early = break_off(settings, Spoken(texts, 100, long), toys.arriving(texts), store)
@@ -561,9 +563,9 @@ def test_tokens_and_money_are_kept_and_used(plan, toys, tmp_path, amount, broken
 
 
 def test_a_budget_in_tokens_that_cannot_pay_for_a_trace_is_refused(plan):
-    budget, horizon = stream_budget(12, 64, budget="500tok", horizon=4, max_tokens=2000)
+    budget = stream_budget(RunSpec.of(budget="500tok", horizon=4, max_tokens=2000))
     with pytest.raises(BudgetError, match="Raise the budget"):
-        Stream(in_store(plan.policy(), budget, horizon), [Spoken({})], print)
+        make_stream(in_store(plan.policy(), budget, 4), [Spoken({})], print)
 
 
 def test_confidences_are_asked_for_and_kept(plan, toys, tmp_path):
@@ -584,7 +586,7 @@ def test_what_was_never_sent_when_the_server_went_is_not_charged(plan, toys, tmp
 
     async def run():
         settings = in_store(plan.policy(use_up=True), Budget(240, 64), 20)
-        async with Stream(settings, [sampler], answers.append, store=store) as stream:
+        async with make_stream(settings, [sampler], answers.append, store=store) as stream:
             task = asyncio.create_task(stream.run(toys.arriving(texts)))
             await until(lambda: len(answers) >= 5, task)
             sampler.sample = gone

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pets.engine import RunConfig
-from pets.engine.resume import run_settings
+from pets.engine import RunSpec
+from pets.engine.resume import run_record
+from pets.engine.sources import Sources
 from pets.lab import ReplayConfig, replay
 from pets.pools import Pool, PooledQuestion
 from pets.prompts import Prompt
@@ -19,8 +20,10 @@ VOTES = {"easy": "AAAA", "hard": "ABABBAC", "wrong": "BBB"}
 def write_run(store, votes, *, gold="A", prompt="Example. <b>{}</b>? Answer:", **options):
     """A run of okg over multiple-choice questions with these votes (id -> one letter per trace), its number."""
     problems = [Problem(id, Prompt(prompt.format(id)), answer_type="choice", gold=gold) for id in votes]
-    config = RunConfig(**{"budget": "6x", "policy": "okg"} | options)
-    settings = run_settings(config, problems, model="m", endpoints=["http://127.0.0.1:1/v1"], name="set", stored=True)
+    spec = RunSpec.of(**{"budget": "6x", "policy": "okg"} | options)
+    settings = run_record(
+        spec, problems, Sources(endpoints=["http://127.0.0.1:1/v1"], model="m"), name="set", stored=True
+    )
     with store.create(settings, problems) as run:
         launches = [Launch(id, number) for id, letters in votes.items() for number in range(len(letters))]
         traces = [
@@ -58,11 +61,11 @@ def pool():
 
 @pytest.fixture(scope="session")
 def pool_result(pool):
-    (result,) = replay([pool], POLICIES, config=ReplayConfig(2, 16, budgets=(4.0, 8.0, 16.0)))
+    (result,) = replay([pool], POLICIES, spec=ReplayConfig(2, 16, budgets=(4.0, 8.0, 16.0)))
     return result
 
 
 @pytest.fixture(scope="session")
 def without_gold():
-    (result,) = replay([make_pool("bare", gold=False)], ["uniform"], config=ReplayConfig(1, 8, "disjoint"))
+    (result,) = replay([make_pool("bare", gold=False)], ["uniform"], spec=ReplayConfig(1, 8, "disjoint"))
     return result

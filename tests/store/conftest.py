@@ -7,7 +7,7 @@ import pytest
 
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import RunSettings, Store
+from pets.store import RunRecord, Store
 from pets.store.store import open_database
 
 
@@ -46,7 +46,7 @@ def store(database):
 
 @pytest.fixture
 def run(store, problems):
-    with store.create(RunSettings("okg", 100, name="mine", model="m"), problems) as run:
+    with store.create(RunRecord(100, name="mine", model="m"), problems) as run:
         yield run
 
 

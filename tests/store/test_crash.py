@@ -9,7 +9,7 @@ import pytest
 
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import Launch, RunSettings, Store
+from pets.store import Launch, RunRecord, Store
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ import sys
 from itertools import count
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import RunSettings, Store
+from pets.store import RunRecord, Store
 
 def endless():
     for n in count():
@@ -43,7 +43,7 @@ def endless():
         yield Problem(f"q{n}", Prompt("x" * 500))
 
 with Store.open(sys.argv[1]) as store:
-    store.create(RunSettings("okg", 1), endless())
+    store.create(RunRecord(1), endless())
 """
 
 
@@ -54,14 +54,14 @@ def test_a_run_is_there_with_all_its_questions_or_not_at_all(location, child):
     process.wait()
     with Store.open(location) as store:
         assert store.runs() == []
-        with store.create(RunSettings("okg", 1), [Problem("q", Prompt("p"))]) as run:
+        with store.create(RunRecord(1), [Problem("q", Prompt("p"))]) as run:
             assert [problem.id for problem in run.problems()] == ["q"]
 
 
 def test_every_acknowledged_write_survives_kill_9(location, path, child):
     rng = np.random.default_rng(5)
     with Store.open(location) as store:
-        store.create(RunSettings("uniform", 10**6), [Problem(f"q{n}", Prompt("?")) for n in range(20)]).close()
+        store.create(RunRecord(10**6), [Problem(f"q{n}", Prompt("?")) for n in range(20)]).close()
     launched, told = set(), set()
     for _ in range(8):
         process = child(WRITER, location)

@@ -9,7 +9,7 @@ import pytest
 from pets.errors import StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import Launch, RunSettings, Store
+from pets.store import Launch, RunRecord, Store
 from pets.store.lock import locked_file
 
 HOLD = """
@@ -24,14 +24,14 @@ with Store.open(sys.argv[1]) as store, store.open_run(1) as run:
 @pytest.fixture
 def made(location, problems):
     with Store.open(location) as store:
-        store.create(RunSettings("okg", 10), problems).close()
+        store.create(RunRecord(10), problems).close()
     return location
 
 
 @pytest.fixture
 def made_file(path, problems):
     with Store.open(path) as store:
-        store.create(RunSettings("okg", 10), problems).close()
+        store.create(RunRecord(10), problems).close()
     return path
 
 
@@ -80,7 +80,7 @@ def test_two_openings_in_one_process_are_two(made):
 
 def test_two_runs_of_one_store_are_worked_on_at_once(made, child):
     held(child, made)
-    with Store.open(made) as store, store.create(RunSettings("okg", 10), [Problem("q", Prompt("p"))]) as run:
+    with Store.open(made) as store, store.create(RunRecord(10), [Problem("q", Prompt("p"))]) as run:
         run.write([Launch("q", 0)], [])
         assert [row.state for row in store.runs()] == ["running", "running"]
 

@@ -5,12 +5,17 @@ import sqlite3
 
 import pytest
 
-from pets.core.money import Currency
-from pets.store import RunSettings, Store, migrations, postgres, sqlite
+from pets.core.budget import Currency
+from pets.store import Store, migrations, postgres, sqlite
 from pets.store.run import add_questions
 from pets.store.store import open_database
 
-SETTINGS = RunSettings("okg", 10)
+CURRENCY = {"unit": "traces", "hold": 1, "per_trace": 1, "per_token": 0, "per_prompt_token": 0}
+BEFORE = {
+    "policy": "okg", "total": 10, "currency": CURRENCY, "budget": "", "cap": None, "seed": 0, "model": "",
+    "endpoints": [], "confidence": None, "concurrency": 1, "name": "", "version": "", "more": {},
+}  # fmt: skip
+"""The settings of a run, before they were a spec in sections."""
 
 
 @pytest.fixture
@@ -30,7 +35,7 @@ def test_an_older_store_is_brought_up_to_date_step_by_step(location, problems, o
     database = older(location, 2)
     with database.transaction() as transaction:
         row = "INSERT INTO runs (created, updated, questions, settings) VALUES (0, 0, 0, ?)"
-        transaction.execute(row, (SETTINGS.to_json(),))
+        transaction.execute(row, (json.dumps(BEFORE),))
         add_questions(transaction, 1, problems, first=0)
     database.close()
     with Store.open(location) as store, store.open_run() as run:
@@ -40,11 +45,11 @@ def test_an_older_store_is_brought_up_to_date_step_by_step(location, problems, o
 
 def test_traces_of_models_with_prices_of_their_own_keep_what_they_cost(location, problems, older):
     money = {"unit": "picodollars", "hold": 90, "per_trace": 0, "per_token": 1, "per_prompt_token": 0}
-    settings = json.loads(SETTINGS.to_json()) | {"currency": money | {"rates": [[1, 0, 0], [10, 2, 1]]}}
+    settings = BEFORE | {"currency": money | {"rates": [[1, 0, 0], [10, 2, 1]]}}
     database = older(location, 15)
     with database.transaction() as transaction:
         row = "INSERT INTO runs (created, updated, questions, settings) VALUES (0, 0, 0, ?)"
-        for text in (json.dumps(settings), SETTINGS.to_json(), "{"):  # the last one is damaged
+        for text in (json.dumps(settings), json.dumps(BEFORE), "{"):  # the last one is damaged
             transaction.execute(row, (text,))
         for run in (1, 2):
             add_questions(transaction, run, problems, first=0)
@@ -61,6 +66,46 @@ def test_traces_of_models_with_prices_of_their_own_keep_what_they_cost(location,
         assert [trace.cost for trace in view.traces()] == [7, 10 * 7 + 2 * 1 + 1 * 4]
         assert view.summary().spent == 7 + 76 and view.settings.currency == Currency("picodollars", 90, 0, 10, 2, 1)
         assert [trace.cost for trace in store.view(2).traces()] == [None, None]
+
+
+def settings_of(location, older, settings):
+    """The record that the settings of a run of before become."""
+    database = older(location, 16)
+    with database.transaction() as transaction:
+        row = "INSERT INTO runs (created, updated, questions, settings) VALUES (0, 0, 0, ?)"
+        transaction.execute(row, (json.dumps(settings),))
+    database.close()
+    with Store.open(location) as store:
+        return store.view(1).settings
+
+
+PLAN = {
+    "budget": "6x", "policy": "okg:zone=0.1", "max_per_question": 9, "concurrency": 8, "answer": "number",
+    "sampling": {"max_tokens": 40, "stop": ["END"]}, "system": "Be brief.", "confidence": "tail", "tries": 3,
+    "price": {"prompt": 1, "output": 2}, "seed": 5, "keep_texts": False, "dialect": "vllm",
+}  # fmt: skip
+
+
+def test_what_a_run_of_before_was_told_stands_in_the_sections_of_its_spec(path, older):
+    more = {"plan": PLAN, "worst": 1, "answer_type": "number"}
+    record = settings_of(path, older, BEFORE | {"model": "m", "endpoints": ["u"], "more": more})
+    assert (record.verb, record.total, record.model, record.endpoints) == ("solve", 10, "m", ("u",))
+    assert (record.answer_type, record.budget, record.policy) == ("number", "6x", "okg:zone=0.1")
+    assert not record.keeps_texts and record.confidence == "tail" and not record.batch_api
+    assert record.spec["spending"]["max_traces"] == 9 and record.spec["serving"] == {"tries": 3, "seed": 5}
+    assert record.spec["sampling"] == PLAN["sampling"] and not record.spec["reading"]["instruct"]
+    assert "dialect" not in str(record.spec)
+
+
+def test_a_stream_of_before_keeps_its_fitted_policy_and_its_windows(path, older):
+    policy = {"name": "price", "options": {"rounds": 2, "cold": True}}
+    budget = {"total": 0, "cap": 7, "window": [20, 240]}
+    stream = {"policy": policy, "budget": budget, "horizon": None, "open_questions": 3, "options": {"text": 4}}
+    record = settings_of(path, older, BEFORE | {"more": {"plan": PLAN, "stream": stream}})
+    assert (record.verb, record.window, record.policy) == ("stream", (20, 240), "price")
+    spending = record.spec["spending"]
+    assert spending["policy"] == policy and (spending["max_traces"], spending["budget_window"]) == (7, 20)
+    assert record.spec["pacing"]["open_questions"] == 3 and record.spec["reading"]["answer_sizes"] == {"text": 4}
 
 
 @pytest.mark.parametrize("version", range(1, len(migrations.MIGRATIONS)))

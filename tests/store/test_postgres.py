@@ -7,12 +7,12 @@ from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import Launch, RunSettings, Store, StoredTrace, postgres
+from pets.store import Launch, RunRecord, Store, StoredTrace, postgres
 from pets.store.database import RowError
 from pets.store.postgres import connect, schema_of
 from pets.store.store import open_database
 
-SETTINGS = RunSettings("okg", 10)
+SETTINGS = RunRecord(10)
 
 
 def test_a_store_that_is_not_there_is_not_made_by_looking(postgres_url):

@@ -1,6 +1,4 @@
-"""Settings survive as JSON, those of version 0.1.0 too; questions and traces go into rows and come back equal."""
-
-import json
+"""Settings survive as JSON; questions and traces go into rows and come back equal."""
 
 import pytest
 
@@ -9,31 +7,27 @@ from pets.core.money import Currency
 from pets.errors import StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import RunSettings, StoredTrace
+from pets.store import RunRecord, StoredTrace
 from pets.store.records import problem_of, question_row, storable, text_rows, trace_of, trace_row
 
-SETTINGS = RunSettings("okg", 10)
+SETTINGS = RunRecord(10)
 
 
 def test_settings_are_read_back_equal():
-    settings = RunSettings(
-        "okg:prior=1", 10**9, Currency.money(1.0, 2.0, prompt_tokens=10, max_tokens=10), "5usd", 64, 7, "m",
-        ("http://a/v1", "http://b/v1"), "tail", 8, "mine", "0.2.0", {"config": {"tries": 6}},
+    currency = Currency.money(1.0, 2.0, prompt_tokens=10, max_tokens=10)
+    settings = RunRecord(
+        10**9, currency, {"spending": {"budget": "5usd"}, "keeping": {}}, "stream", (8, 100), "m",
+        ("http://a/v1", "http://b/v1"), "mine", "0.2.0", "number",
     )  # fmt: skip
-    assert RunSettings.from_json(settings.to_json()) == settings
-
-
-def test_settings_of_version_0_1_0_are_read():
-    data = json.loads(SETTINGS.to_json()) | {"sampling": {}}
-    assert RunSettings.from_json(json.dumps(data)) == SETTINGS
+    assert RunRecord.from_json(settings.to_json()) == settings
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "{}", '{"policy": "okg"}', '{"currency": {}, "endpoints": [], "colour": 1}']
+    "text", ["{", "[]", "{}", '{"total": 1}', SETTINGS.to_json().replace('"spec": {}', '"spec": {"keeping": 1}')]
 )
 def test_settings_that_cannot_be_read_are_one_line(text):
     with pytest.raises(StateError, match="damaged") as error:
-        RunSettings.from_json(text)
+        RunRecord.from_json(text)
     assert "\n" not in str(error.value)
 
 

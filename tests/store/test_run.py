@@ -13,7 +13,7 @@ from pets.errors import InputError, StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import Launch, LostLaunch, RunSettings, Store, StoredTrace
+from pets.store import Launch, LostLaunch, RunRecord, Store, StoredTrace
 from pets.store.export import pooled_questions
 from pets.store.records import ModelTotals
 
@@ -78,7 +78,7 @@ def test_a_launch_that_came_back_is_not_taken_back(run):
 
 def test_spend_counts_what_may_have_been_paid(store, problems):
     money = Currency.money(1.0, 2.0, prompt_tokens=10, max_tokens=10)
-    with store.create(RunSettings("okg", 10**9, money), problems) as run:
+    with store.create(RunRecord(10**9, money), problems) as run:
         run.write([Launch("q0", 0), Launch("q0", 1)], [StoredTrace("q0", 0, "4", tokens=3, prompt_tokens=8)], held=77)
         summary = run.summary()
     assert summary.spent == 8 * 1_000_000 + 3 * 2_000_000 + 77
@@ -119,13 +119,13 @@ def test_state_settings_and_plain_data_are_kept(run, store, location):
     assert run.load("allocator") is None
     run.save("allocator", {"version": 1, "told": [1, 2.5, None]})
     run.save("allocator", {"version": 2})
-    run.change(replace(run.settings, total=300, more={"price": "in=1,out=2"}))
+    run.change(replace(run.settings, total=300, answer_type="number"))
     run.finish()
     assert run.summary().state == "running"
     run.close()
     with Store.open(location) as other, other.open_run("last") as again:
         assert again.load("allocator") == {"version": 2}
-        assert (again.settings.total, again.settings.more) == (300, {"price": "in=1,out=2"})
+        assert (again.settings.total, again.settings.answer_type) == (300, "number")
     assert store.view(1).summary().state == "finished"
     with store.open_run(1) as again:
         again.write([Launch("q0", 0)], [])
@@ -133,7 +133,7 @@ def test_state_settings_and_plain_data_are_kept(run, store, location):
 
 
 def test_runs_do_not_see_each_other(run, store, problems):
-    with store.create(RunSettings("uniform", 5), problems[:1]) as other:
+    with store.create(RunRecord(5), problems[:1]) as other:
         other.write([Launch("q0", 0)], [StoredTrace("q0", 0, "5")])
         assert not list(run.traces()) and len(list(other.problems())) == 1
     assert [(row.id, row.questions, row.traces, row.state) for row in store.runs()] == [
@@ -151,7 +151,7 @@ def test_a_worker_thread_may_write(run):
 
 def test_pages_join_without_a_seam(store):
     many = [Problem(f"q{n}", Prompt(f"{n} =")) for n in range(4_001)]
-    with store.create(RunSettings("okg", 10**6), many) as run:
+    with store.create(RunRecord(10**6), many) as run:
         assert list(run.problems()) == many
         launches = [Launch(f"q{n % 7}", n // 7) for n in range(1_501)]
         run.write(launches, [StoredTrace(*launch, "a", "text") for launch in launches])
@@ -161,7 +161,7 @@ def test_pages_join_without_a_seam(store):
 def test_questions_stream_in_and_out_with_flat_memory(store):
     many = 30_000
     tracemalloc.start()
-    with store.create(RunSettings("okg", 1), (Problem(f"q{n}", Prompt("x" * 1000)) for n in range(many))) as run:
+    with store.create(RunRecord(1), (Problem(f"q{n}", Prompt("x" * 1000)) for n in range(many))) as run:
         assert sum(1 for _ in run.problems()) == many
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -171,7 +171,7 @@ def test_questions_stream_in_and_out_with_flat_memory(store):
 @pytest.mark.parametrize(("unit", "spent"), [("picodollars", 7 * 10 + 2 + 35), ("tokens", 10 * (7 + 3 + 1) + 2 * 4)])
 def test_a_trace_knows_its_model_and_may_say_what_it_cost_in_money(store, problems, unit, spent):
     currency = Currency(unit, hold=90, per_trace=0, per_token=10, per_prompt_token=2)
-    with store.create(RunSettings("okg", 1000, currency), problems) as run:
+    with store.create(RunRecord(1000, currency), problems) as run:
         run.write([Launch("q0", 0), Launch("q0", 1), Launch("q1", 0)], [])
         traces = [
             StoredTrace("q0", 0, "4", tokens=7),
@@ -201,7 +201,7 @@ def test_batch_jobs_are_kept_in_their_order_changed_and_forgotten(run, store):
 
 def test_cached_prompt_tokens_are_kept_and_cost_less(store, problems):
     money = Currency.money(2.0, 4.0, 0.5, prompt_tokens=10, max_tokens=10)
-    with store.create(RunSettings("okg", 10**12, money), problems) as run:
+    with store.create(RunRecord(10**12, money), problems) as run:
         run.write([Launch("q0", 0)], [StoredTrace("q0", 0, "4", tokens=3, prompt_tokens=10, cached_tokens=8)])
         (trace,) = run.traces()
         paid = 2_000_000 * 2 + 500_000 * 8 + 4_000_000 * 3

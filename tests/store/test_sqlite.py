@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 
 from pets.errors import StateError
-from pets.store import RunSettings, Store, migrations, sqlite
+from pets.store import RunRecord, Store, migrations, sqlite
 from pets.store.store import open_database
 
-SETTINGS = RunSettings("okg", 10)
+SETTINGS = RunRecord(10)
 
 
 def test_a_relative_url_is_a_relative_path(path, monkeypatch):

@@ -8,11 +8,11 @@ import pytest
 from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import Launch, RunSettings, Store, StoredTrace
+from pets.store import Launch, RunRecord, Store, StoredTrace
 from pets.store.records import LOST
 from pets.store.store import open_database
 
-SETTINGS = RunSettings("okg", 10)
+SETTINGS = RunRecord(10)
 
 
 @pytest.mark.parametrize("form", ["{}", "sqlite:///{}"])
@@ -72,7 +72,7 @@ def bytes_of(path):
 def said(store, settings=None):
     """A run with a text, an error and a trace that was lost."""
     problems = [Problem("q", Prompt(PROMPT), "text"), Problem("r", Prompt.chat(PROMPT, system=PROMPT), "text")]
-    with store.create(settings or RunSettings("okg", 10), problems) as run:
+    with store.create(settings or RunRecord(10), problems) as run:
         launches = [Launch("q", 0), Launch("q", 1), Launch("r", 0)]
         traces = [
             StoredTrace("q", 0, "4", SECRET, tokens=3),
@@ -153,7 +153,7 @@ def test_a_run_that_finishes_while_it_is_looked_at_is_not_called_stopped(store, 
 def test_a_run_without_texts_never_writes_them(path):
     database = open_database(path, create=True)
     with Store(database) as store:
-        id = said(store, RunSettings("okg", 10, more={"plan": {"keep_texts": False}}))
+        id = said(store, RunRecord(10, spec={"keeping": {"keep_texts": False}}))
         assert next((trace.answer, trace.text) for trace in store.view(id).traces()) == ("4", "")
         texts = database.one("SELECT count(*) FROM texts")
         assert texts == (0,)
@@ -179,12 +179,12 @@ def test_a_run_that_has_a_rival_is_not_made(store, problems):
     def is_running(run):
         return run.state == "running"
 
-    with store.create(RunSettings("okg", 10), problems, identity="mine") as first:
+    with store.create(RunRecord(10), problems, identity="mine") as first:
         with pytest.raises(StateError, match=f"run {first.id} .* another process has begun it") as error:
-            store.create(RunSettings("okg", 10), problems, identity="mine", is_rival=is_running)
+            store.create(RunRecord(10), problems, identity="mine", is_rival=is_running)
         assert "\n" not in str(error.value)
-        store.create(RunSettings("okg", 10), problems, identity="yours", is_rival=is_running).close()
-    store.create(RunSettings("okg", 10), problems, identity="mine", is_rival=is_running).close()
+        store.create(RunRecord(10), problems, identity="yours", is_rival=is_running).close()
+    store.create(RunRecord(10), problems, identity="mine", is_rival=is_running).close()
     assert [run.id for run in store.runs()] == [1, 2, 3]
 
 
@@ -193,14 +193,14 @@ import sys
 from pets.errors import StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import RunSettings, Store
+from pets.store import RunRecord, Store
 with Store.open(sys.argv[1]) as store:
     print("ready", flush=True)
     made = 0
     for line in sys.stdin:
         problems = [Problem("q", Prompt("?"))]
         try:
-            store.create(RunSettings("okg", 1), problems, identity=line, is_rival=lambda run: True).close()
+            store.create(RunRecord(1), problems, identity=line, is_rival=lambda run: True).close()
             made += 1
         except StateError:
             pass

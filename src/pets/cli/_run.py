@@ -21,9 +21,9 @@ from pets.core.allocator import Allocator
 from pets.core.money import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
+from pets.engine.live import LiveRun
 from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
-from pets.engine.run import LiveRun
 from pets.engine.summary import AnswerSummary, no_vote_words, wilson
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.openai.batch import BatchJob
@@ -83,16 +83,16 @@ def print_job(job: BatchJob) -> None:
 
 def start_words(engine: Engine) -> str:
     """What is about to be asked, of whom, under which budget, and how long a trace may be."""
-    config, limit, settings = engine.config, engine.config.sampling.max_tokens, engine.settings
-    model = settings.model or "the local model"
-    servers = f" at {', '.join(engine.endpoints)}" if engine.endpoints else ""
-    budget = amount_words(*settings.currency.shown(settings.total))
+    spec, limit, record = engine.spec, engine.spec.sampling.max_tokens, engine.record
+    model = record.model or "the local model"
+    servers = f" at {', '.join(engine.sources.endpoints)}" if engine.sources.endpoints else ""
+    budget = amount_words(*record.currency.shown(record.total))
     length = "traces as long as the server allows" if limit is None else f"{count(limit, 'token')} per trace at most"
     words = f"{count(len(engine.problems), 'question')} to {model}{servers}; {budget} in all, {length}."
     spent = 0 if engine.stored_run is None else engine.stored_run.summary().spent
-    if engine.origin == "finished" or spent >= settings.total:
+    if engine.origin == "finished" or spent >= record.total:
         return words  # nothing is asked
-    advice = config.waves is None and not config.batch_api
+    advice = spec.pacing.waves is None and not spec.serving.batch_api
     return f"{words} {pace_words(engine.pace, engine.points_given_up, advice=advice)}".rstrip()
 
 
@@ -121,7 +121,8 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
     Without a file the answers go to stdout, unless ``rows`` is False.
     """
     engine.on_choice = print_choice
-    engine.watch_jobs(print_job)
+    if engine.spec.serving.batch_api:
+        engine.watch_jobs(print_job)
     say(start_words(engine))
     try:
         solution, summary = asyncio.run(_run(engine, output, rows=rows))
@@ -129,7 +130,9 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
         add_kept_words(error, engine, spent=engine.begun and engine.allocator.budget.spent > 0)
         raise
     except asyncio.CancelledError:
-        flight = "batch jobs stay where they are" if engine.config.batch_api else lost_words(engine.traces_abandoned)
+        flight = (
+            "batch jobs stay where they are" if engine.spec.serving.batch_api else lost_words(engine.traces_abandoned)
+        )
         say(f"Stopped at once: {flight}. {kept_words(engine)}")
         sys.exit(INTERRUPTED)
     if not solution.complete:
@@ -176,7 +179,7 @@ def kept_words(live_run: LiveRun) -> str:
 
 async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solution, AnswerSummary]:
     async with engine:
-        by_jobs = engine.config.batch_api
+        by_jobs = engine.spec.serving.batch_api
         with interruptible(engine.drain, "Leaving." if by_jobs else "Waiting for the traces in flight."):
             async with watched_by(_watch(engine)):
                 solution = await engine.run()
@@ -191,7 +194,6 @@ async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solu
 
 async def run_jobs(engine: Engine, *, drain: bool = False, then: Callable[[], object] = lambda: None) -> None:
     """Run until a wave of batch jobs is handed in or, to ``drain`` it, until every request in flight is answered."""
-    engine.leaves_jobs = not drain
     async with engine:
         await engine.run(drain=drain)
         then()
@@ -373,7 +375,7 @@ def _expected_words(zone: float) -> str:
 
 def _model_words(engine: Engine, solution: Solution) -> str:
     """What each of several models gave, beside the share that it was to give."""
-    models, total = engine.config.models, max(1, sum(solution.models.values()))
+    models, total = engine.spec.serving.models, max(1, sum(solution.models.values()))
     weights = sum(model.weight for model in models)
     parts = (
         f"{model.name} {number:,} ({number / total:.1%} of them; its weight: {model.weight / weights:.1%})"
@@ -402,17 +404,21 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
         f"{answered_words(summary).capitalize()}, {traces}, {tokens}{cost}.",
         f"Spent {amount_words(solution.spent, solution.unit)} of {amount_words(solution.total, solution.unit)}.",
         f"{_expected_words(solution.zone)} {mean:.3f} ({low:.3f} to {high:.3f}).",
-        *remarks(summary, engine.config.drawn.max_tokens),
+        *remarks(summary, engine.spec.drawn.max_tokens),
     ]
-    cap = engine.settings.cap
-    if cap is not None and engine.config.target_consistency is None and 2 * summary.unanimous(cap) > summary.questions:
+    cap = engine.spec.spending.max_traces
+    if (
+        cap is not None
+        and engine.spec.spending.target_consistency is None
+        and 2 * summary.unanimous(cap) > summary.questions
+    ):
         words.append(
             f"{summary.unanimous(cap):,} questions got all of {cap} traces though no two votes differ: "
             "--target-consistency 0.99 would have stopped earlier."
         )
     if solution.models:
         words.append(_model_words(engine, solution))
-    if engine.config.soft:
+    if engine.spec.reading.soft:
         words.append(soft_words(engine.allocator))
     if solution.lost:
         words.append(f"{solution.lost} traces were in flight when the run was broken off: charged, without a vote.")

@@ -185,7 +185,7 @@ async def _live(options: DemoOptions, pool: Pool, console: Console) -> LivePart:
                 on_trace=lambda trace: progress.advance(bar),
             )
             async with engine:
-                progress.update(bar, description="live model", total=engine.settings.total)
+                progress.update(bar, description="live model", total=engine.record.total)
                 asyncio.get_running_loop().call_later(LIVE_LIMIT_S, engine.drain)
                 solution = await engine.run()
                 answers = tuple(engine.answers())

@@ -18,10 +18,10 @@ from pets.cli.options import (
     ModelOptions,
     QuestionOptions,
     SamplingOptions,
-    run_config,
+    run_spec,
 )
 from pets.core.money import amount_words
-from pets.engine import RunConfig, TokenPrice
+from pets.engine import RunSpec, TokenPrice
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
 from pets.engine.estimate import RunEstimate, estimate
@@ -82,20 +82,20 @@ def doctor(
     price, shares = model.priced(examination.price)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     groups = (examination, selection, answers)
-    config = run_config(model, sampling, *groups, drawn=own, price=price, models=())
+    spec = run_spec(model, sampling, *groups, drawn=own, price=price, models=())
     problems = _chosen(question_set, examination.traces)
     served = _served_models(model)
     prices = {share.name: share.price for share in shares}
-    say(_announcement(config, served, prices, problems))
-    diagnoses = asyncio.run(_diagnose_all(served, model, local, problems, config))
+    say(_announcement(spec, served, prices, problems))
+    diagnoses = asyncio.run(_diagnose_all(served, model, local, problems, spec))
     forecasts = []
     for diagnosis in diagnoses:
-        alone = replace(config, price=prices.get(diagnosis.model, price))
+        alone = spec.with_options(price=prices.get(diagnosis.model, price))
         forecasts.append(None if question_set is None else _forecast(diagnosis, question_set, alone))
 
     def print_people() -> None:
         for diagnosis, forecast in zip(diagnoses, forecasts, strict=True):
-            echo(*_report(diagnosis, forecast, config))
+            echo(*_report(diagnosis, forecast, spec))
 
     print_rows(map(_findings, diagnoses, forecasts), examination.format, print_people)
     if any(diagnosis.faulty for diagnosis in diagnoses):
@@ -143,17 +143,17 @@ def _served_models(options: ModelOptions) -> list[ServedModel]:
 
 
 def _announcement(
-    config: RunConfig,
+    spec: RunSpec,
     served_models: Sequence[ServedModel],
     prices: Mapping[str, TokenPrice | None],
     problems: Sequence[Problem],
 ) -> str:
     """What is asked, and what it may cost at most."""
-    probe = min(PROBE_TOKENS, config.sampling.max_tokens or PROBE_TOKENS)
-    tokens = PROBE_TRACES * probe + len(problems) * (config.sampling.max_tokens or TRACE_TOKENS)
-    prompts = sum(config.asked(problem).prompt.max_tokens for problem in [*problems[:1], *problems[:1], *problems])
+    probe = min(PROBE_TOKENS, spec.sampling.max_tokens or PROBE_TOKENS)
+    tokens = PROBE_TRACES * probe + len(problems) * (spec.sampling.max_tokens or TRACE_TOKENS)
+    prompts = sum(spec.asked(problem).prompt.max_tokens for problem in [*problems[:1], *problems[:1], *problems])
     names = [served.model or "" for served in served_models if served.server]
-    model_prices = [price_of(name, prices.get(name) or config.price) for name in names]
+    model_prices = [price_of(name, prices.get(name) or spec.spending.price) for name in names]
     dollars = sum(price.dollars(prompts, tokens) for price in model_prices if price is not None)
     cost = f", {amount_words(dollars, 'usd')}" if dollars else ""
     traces = len(served_models) * (PROBE_TRACES + len(problems))
@@ -165,7 +165,7 @@ async def _diagnose_all(
     model: ModelOptions,
     local: LocalModelOptions,
     problems: Sequence[Problem],
-    config: RunConfig,
+    spec: RunSpec,
 ) -> list[Diagnosis]:
     settings = {"headers": model.headers, "timeout": model.timeout, **asdict(local)}
 
@@ -174,10 +174,10 @@ async def _diagnose_all(
             [url] if url else [], name if url else served.model, key=served.key, **settings
         )[0]
 
-    return [await diagnose(served.server, served.model, maker(served), problems, config) for served in served_models]
+    return [await diagnose(served.server, served.model, maker(served), problems, spec) for served in served_models]
 
 
-def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig) -> RunEstimate | None:
+def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, spec: RunSpec) -> RunEstimate | None:
     """What the budget would buy, by the live traces; none where there are none, or it needs a limit."""
     traces = [trace for trace in diagnosis.traces if trace.tokens]
     if not traces:
@@ -185,12 +185,12 @@ def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig
     tokens, seconds = (
         sum(values) / len(traces) for values in zip(*((t.tokens or 0, t.seconds) for t in traces), strict=True)
     )
-    if config.sampling.max_tokens is None and diagnosis.max_model_len is not None:
-        config = replace(config, sampling=replace(config.sampling, max_tokens=diagnosis.max_model_len))
-    problems = [config.asked(problem) for problem in question_set.problems]
+    if spec.sampling.max_tokens is None and diagnosis.max_model_len is not None:
+        spec = spec.with_options(sampling=replace(spec.sampling, max_tokens=diagnosis.max_model_len))
+    problems = [spec.asked(problem) for problem in question_set.problems]
     basis = f"{len(traces)} live traces"
     try:
-        return estimate(problems, config, diagnosis.model, tokens, seconds, basis)
+        return estimate(problems, spec, diagnosis.model, tokens, seconds, basis)
     except BudgetError as error:
         longest = max(trace.tokens or 0 for trace in traces)
         limit = LIMIT_STEP * -(-2 * longest // LIMIT_STEP)  # twice as long as any, in round numbers
@@ -199,7 +199,7 @@ def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, config: RunConfig
         return None
 
 
-def _report(diagnosis: Diagnosis, forecast: RunEstimate | None, config: RunConfig) -> Iterator[str]:
+def _report(diagnosis: Diagnosis, forecast: RunEstimate | None, spec: RunSpec) -> Iterator[str]:
     """The findings as lines for a person."""
     yield f"{diagnosis.server or 'local model'} {diagnosis.model}".rstrip()
     for check in diagnosis.checks:
@@ -211,17 +211,17 @@ def _report(diagnosis: Diagnosis, forecast: RunEstimate | None, config: RunConfi
         if trace.answer is None:
             yield f"    {' '.join(trace.text.split())}"
     if forecast is not None:
-        yield f"  {_forecast_words(forecast, config)}"
+        yield f"  {_forecast_words(forecast, spec)}"
     if remedies := [check.remedy for check in diagnosis.checks if check.remedy]:
         yield "  To change:"
         yield from (f"  - {remedy}" for remedy in remedies)
 
 
-def _forecast_words(forecast: RunEstimate, config: RunConfig) -> str:
+def _forecast_words(forecast: RunEstimate, spec: RunSpec) -> str:
     cost = "" if forecast.cost is None else f", {amount_words(forecast.cost, 'usd')}"
     seconds = forecast.seconds or 0.0
     time = f"{max(1, round(seconds))} s" if seconds < 120 else f"{round(seconds / 60):,} min"
     return (
-        f"--budget {config.budget}: {forecast.traces:,} traces of {forecast.questions:,} questions, "
-        f"{forecast.tokens:,} tokens{cost}, about {time} with {config.concurrency} in flight, by {forecast.basis}."
+        f"--budget {spec.spending.budget}: {forecast.traces:,} traces of {forecast.questions:,} questions, "
+        f"{forecast.tokens:,} tokens{cost}, about {time} with {spec.pacing.concurrency} in flight, by {forecast.basis}."
     )

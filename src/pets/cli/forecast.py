@@ -83,7 +83,7 @@ def _played_on(path: str, run: str, question: ForecastOptions, simulation: Simul
         view = store.view(run)
         allocator, ids = restored(view), [problem.id for problem in view.problems()]
         tallies = [allocator.tally(id) for id in sampled(ids, PRIOR_QUESTIONS)]
-        cap = view.settings.cap
+        cap = allocator.budget.cap
     curve = play_on(
         tallies,
         make_policy(question.policy),

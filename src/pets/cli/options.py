@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from pets.cli._groups import matching_options, option, option_group
+from pets.cli._groups import option, option_group
 from pets.confidence import Kind
-from pets.engine import RunConfig, TokenPrice
+from pets.engine import RunSpec, TokenPrice
 from pets.engine.models import (
     ModelShare,
     endpoints_by_model,
@@ -20,6 +20,7 @@ from pets.engine.models import (
     with_prices,
 )
 from pets.engine.sources import make_samplers, mixed
+from pets.engine.spec import SECTION_OF
 from pets.errors import InputError
 from pets.openai.fields import json_value
 from pets.openai.headers import parse_headers
@@ -194,7 +195,7 @@ class ModelOptions(ServerOptions):
         parsed = {name: TokenPrice.parse(texts[0]) for name, texts in own.items() if texts}
         return (None, with_prices(self.shares, parsed)) if self.shares else (parsed.get(names[0]), ())
 
-    def samplers(self, local: LocalModelOptions, config: RunConfig) -> list[Sampler]:
+    def samplers(self, local: LocalModelOptions, spec: RunSpec) -> list[Sampler]:
         """A sampler per server, or that of the local model, for each of the configuration's models."""
 
         def of_model(servers: Sequence[str], name: str | None, key: str | Sequence[str | None] | None) -> list[Sampler]:
@@ -203,15 +204,15 @@ class ModelOptions(ServerOptions):
                 name,
                 key=key,
                 headers=self.headers,
-                stream=config.confidence_kind is not None,
+                stream=spec.confidence_kind is not None,
                 timeout=self.timeout,
-                batch_api=config.batch_api,
+                batch_api=spec.serving.batch_api,
                 **asdict(local),
             )
 
         if self.servers and not self.model:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
-        if not config.models:
+        if not spec.serving.models:
             return of_model(self.servers, self.name, self.keys)
         urls, keys = endpoints_by_model(self.names, self.servers), keys_by_model(self.names, self.keys)
         for name in self.names:
@@ -219,7 +220,7 @@ class ModelOptions(ServerOptions):
                 raise InputError(
                     f"which server has {name}? Give --endpoint {name}=URL, or --endpoint URL for all models."
                 )
-        return mixed(config, {name: of_model(urls[name], name, keys[name]) for name in self.names})
+        return mixed(spec, {name: of_model(urls[name], name, keys[name]) for name in self.names})
 
 
 @option_group("Sampling")
@@ -265,23 +266,24 @@ class SamplingOptions:
         return replace(own, **{name: value for name, value in values.items() if value not in (None, (), "")})
 
 
-def run_config(
+def run_spec(
     model: ModelOptions,
     sampling: SamplingOptions,
     *groups: Any,
     drawn: Sampling,
     prices: Sequence[str] = (),
     **own: Any,
-) -> RunConfig:
-    """The settings of a run: every option that has the name of a field, those that take work, and the verb's ``own``.
+) -> RunSpec:
+    """The spec of a run: every option that has the name of a field, those that take work, and the verb's ``own``.
 
     ``drawn`` is how the question set has its traces drawn.
     """
     price, models = model.priced(prices)
-    values = matching_options(RunConfig, model, sampling, *groups)
+    named = {field.name: getattr(group, field.name) for group in (model, sampling, *groups) for field in fields(group)}
+    values = {name: value for name, value in named.items() if SECTION_OF.get(name, "sampling") != "sampling"}
     values |= {"price": price, "models": models, "sampling": sampling.merge(drawn)}
     values["concurrency"] = values.get("concurrency") or model.in_flight
-    return RunConfig(**values | own)
+    return RunSpec.of(**values | own)
 
 
 def parse_json_option(flag: str, text: str, example: str) -> dict[str, Any]:

@@ -27,12 +27,12 @@ from pets.cli.solve import NO_SERVER
 from pets.cli.stream import resumed_stream, run_stream
 from pets.engine import Engine
 from pets.engine.batch import batch_samplers
-from pets.engine.resume import config_of
+from pets.engine.resume import spec_of_run
 from pets.engine.sources import sources_of
 from pets.errors import InputError, StateError
 from pets.openai.batch import BatchJob, BatchReplies, custom_id
 from pets.samplers.batch import BatchSampler, FileBatches
-from pets.store import RunSettings, Store
+from pets.store import RunRecord, Store
 from pets.store.database import DEFAULT_STORE
 
 
@@ -89,9 +89,8 @@ def resume(
     with Store.open(location, create=False) as store:
         view = store.view(run)
         settings, run = view.settings, str(view.id)
-    config = config_of(settings)
-    by_files = config.batch_api and not settings.endpoints
-    if "stream" in settings.more:
+    by_files = settings.batch_api and not settings.endpoints
+    if settings.verb == "stream":
         refuse_groups(f"run {run} is a stream", PaceOptions, LocalModelOptions, RayOptions)
         changes = {"budget": kept.budget, "answer": kept.answer, "keep_going": kept.keep_going}
         running = resumed_stream(location, run, questions, plan, servers, QuestionOptions(fields=fields), **changes)
@@ -160,7 +159,8 @@ def cancel_jobs(location: str, run: str, servers: ServerOptions, answer: str | N
     if not stored.traces_in_flight:
         say(f"Run {stored.run} has no open job: there is nothing to cancel.")
         return
-    _, samplers = sources_of(None, urls, settings.model, servers.keys, servers.headers, config_of(settings))
+    spec = spec_of_run(settings)
+    samplers = sources_of(None, urls, settings.model, servers.keys, servers.headers, spec).samplers
     for sampler in batch_samplers(samplers):
         sampler.provider.cancels = True
     engine = Engine.resume(location, run, sampler=samplers, answer=answer)
@@ -174,7 +174,7 @@ class StoredJobs(NamedTuple):
 
     run: int
     jobs: Sequence[BatchJob]
-    settings: RunSettings
+    settings: RunRecord
     traces_in_flight: int
 
 
@@ -182,6 +182,6 @@ def stored_jobs(location: str, run: str) -> StoredJobs:
     """The jobs of a run of the store; refused where it has none."""
     with Store.open(location, create=False) as store:
         view = store.view(run)
-        if not config_of(view.settings).batch_api:
+        if not view.settings.batch_api:
             raise StateError(f"run {view.id} is not by batch jobs; `pets runs` lists the runs of the store.")
         return StoredJobs(view.id, view.jobs(), view.settings, sum(1 for _ in view.lost()))

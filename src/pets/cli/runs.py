@@ -16,11 +16,11 @@ from pets.cli._run import ANSWER_COLUMNS
 from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, STORE, ServerOptions
 from pets.core.money import amount_words
-from pets.engine.models import ModelShare, shares_from_plain
+from pets.engine.models import ModelShare
 from pets.engine.paired import compare_runs
 from pets.engine.progress import expected_of
 from pets.engine.question import Answer, answer_type_of
-from pets.engine.resume import config_of, restored, results, total_so_far
+from pets.engine.resume import restored, results, spec_of_run, total_so_far
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
@@ -191,7 +191,7 @@ def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
 
 
 def _write_pool(view: RunView, output: Path | None, texts: bool) -> int:
-    answer = config_of(view.settings, view.code).answer
+    answer = spec_of_run(view.settings, view.code).reading.answer
     questions = tuple(pooled_questions(view, lambda problem: answer_type_of(problem, answer), texts=texts))
     if not questions:
         raise InputError(f"run {view.id} has no vote yet; a pool needs at least one question with one.")
@@ -275,17 +275,23 @@ def _models(view: RunView) -> dict[str, Any]:
 
 
 def _shares(view: RunView) -> Sequence[ModelShare]:
-    """The models of a mixture, as the run's plan has them."""
-    return shares_from_plain(view.settings.more.get("plan", {}).get("models", ()))
+    """The models of a mixture."""
+    return spec_of_run(view.settings).serving.models
 
 
 def _settings(run: RunSummary) -> dict[str, Any]:
-    """The rest of the settings; a driver's own first, where it keeps them as a plan."""
-    plain = asdict(run.settings)
-    more = plain.pop("more")
-    shown = {"policy", "model", "name", "total", "currency", "sampling"}
-    rest = {key: value for key, value in plain.items() if key not in shown}
-    return rest | {"sampling": more.get("plan", {}).get("sampling", {})}
+    """The rest of what the run was told."""
+    record, spec = run.settings, spec_of_run(run.settings)
+    return {
+        "budget": record.budget,
+        "cap": spec.spending.max_traces,
+        "seed": spec.serving.seed,
+        "endpoints": list(record.endpoints),
+        "confidence": spec.confidence_kind,
+        "concurrency": spec.pacing.in_flight,
+        "version": record.version,
+        "sampling": asdict(spec.sampling),
+    }
 
 
 def _worth(view: RunView, sampled: set[str]) -> dict[str, Any]:
@@ -396,7 +402,7 @@ def _comparison_facts(first: RunView, second: RunView) -> Facts:
     """Two runs side by side, over the questions that both ask."""
     ours, theirs = (list(results(view, restored(view), texts=False)) for view in (first, second))
     problems = {problem.id: problem for problem in first.problems()}
-    compared = compare_runs(problems, ours, theirs, config_of(first.settings, first.code).answer)
+    compared = compare_runs(problems, ours, theirs, spec_of_run(first.settings, first.code).reading.answer)
     if not compared.shared:
         raise InputError(f"runs {first.id} and {second.id} share no question; there is nothing to compare.")
     accuracy = None

@@ -14,9 +14,7 @@ from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import say
-from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions
-from pets.engine import RunConfig
-from pets.engine.question import instructed
+from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions, run_spec
 from pets.engine.record import Recording, RecordingSummary, record, summarize_recording
 from pets.engine.summary import wilson
 from pets.samplers import Sampler
@@ -67,19 +65,12 @@ def sample(
     if goal.answer is not None:
         problems = tuple(replace(problem, answer_type=goal.answer) for problem in problems)
     part = _part(goal.part)
-    samplers = model.samplers(local, RunConfig(models=model.shares))
-    recording = Recording(
-        tuple(map(instructed, problems)) if selection.instruct else problems,
-        goal.traces,
-        sampling.merge(replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)),
-        sampling.seed,
-        goal.open_questions,
-        part,
-        keep_texts=goal.texts,
-        model=_model_name(samplers, model),
-    )
+    drawn = replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)
+    spec = run_spec(model, sampling, goal, selection, drawn=drawn, keep_texts=goal.texts, concurrency=None, answer=None)
+    samplers = model.samplers(local, spec)
+    recording = Recording(tuple(map(spec.asked, problems)), goal.traces, spec, part, model=_model_name(samplers, model))
     try:
-        sampled = asyncio.run(_record(recording, samplers, output, model))
+        sampled = asyncio.run(_record(recording, samplers, output))
     except KeyboardInterrupt:
         say(f'Stopped. What "{output}" holds is kept; the same command goes on from there.')
         sys.exit(INTERRUPTED)
@@ -114,7 +105,7 @@ def _model_name(samplers: Sequence[Sampler], model: ModelOptions) -> str:
     return (model.name or "") if local is None else local.weights.name
 
 
-async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path, model: ModelOptions) -> int:
+async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     async with AsyncExitStack() as stack:
         progress = stack.enter_context(Progress(*columns, TimeRemainingColumn(), console=SafeConsole(stderr=True)))
@@ -125,4 +116,4 @@ async def _record(recording: Recording, samplers: Sequence[Sampler], output: Pat
 
         for sampler in samplers:
             await stack.enter_async_context(sampler)
-        return await record(recording, samplers, output, show, tries=model.tries, rpm=model.rpm, tpm=model.tpm)
+        return await record(recording, samplers, output, show)

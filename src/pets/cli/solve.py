@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,14 @@ from pets.cli.options import (
     PaceOptions,
     QuestionOptions,
     SamplingOptions,
-    run_config,
+    run_spec,
 )
 from pets.core.money import amount_words
-from pets.engine import Engine, RunConfig
+from pets.engine import Engine, RunSpec
 from pets.engine.batch import batched
 from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_in_store
 from pets.engine.question import instructions
-from pets.engine.resume import bounded_config
+from pets.engine.resume import bounded_spec
 from pets.errors import InputError
 from pets.questions import QuestionSet
 from pets.registry import make_policy, spec_of
@@ -152,21 +152,21 @@ def solve(
         refuse_groups(reason, *groups_of_servers, but={"model", "waves", "patience"})
     groups, drawn = (budget, pace, selection, answers, storage), question_set.sampling
     own: dict[str, Any] = {"policy": budget.spec, "soft": soft, "batch_api": batch_api}
-    config = run_config(model, sampling, *groups, drawn=drawn, prices=budget.price, **own)
-    config = batched(config, model.name or "")
+    spec = run_spec(model, sampling, *groups, drawn=drawn, prices=budget.price, **own)
+    spec = batched(spec, model.name or "")
     samplers: Sequence[Sampler]
     files = FileBatches(to)
     if to is not None:
         samplers = [BatchSampler(NO_SERVER, model.name or "", files)]
     elif ray.ray is None:
-        samplers = model.samplers(local, config)
+        samplers = model.samplers(local, spec)
     else:
-        samplers = ray.samplers(model.name, local, soft=config.soft)
+        samplers = ray.samplers(model.name, local, soft=spec.reading.soft)
         concurrency = pace.concurrency or ray.in_flight(model.name, len(samplers))
-        config = replace(config, concurrency=concurrency)
+        spec = spec.with_options(concurrency=concurrency)
     if dry_run.dry_run:
-        config = bounded_config(config, [config.asked(problem) for problem in question_set.problems], samplers)
-        _print_estimate(question_set, config, model.name or "", storage.store or DEFAULT_STORE, dry_run.expect)
+        spec = bounded_spec(spec, [spec.asked(problem) for problem in question_set.problems], samplers)
+        _print_estimate(question_set, spec, model.name or "", storage.store or DEFAULT_STORE, dry_run.expect)
         return
     engine = Engine(
         question_set,
@@ -176,7 +176,7 @@ def solve(
         sampler=samplers,
         store=new_run.place(storage),
         new=new_run.new,
-        config=config,
+        spec=spec,
     )
     if to is not None:
         _write_wave(engine, files, to)
@@ -208,22 +208,22 @@ def _print_origin(engine: Engine) -> None:
 
 
 def _print_estimate(
-    question_set: QuestionSet, config: RunConfig, model: str, store: str | None, expect: str | None
+    question_set: QuestionSet, spec: RunSpec, model: str, store: str | None, expect: str | None
 ) -> None:
     """A table for a person's terminal, one line of JSON for a program."""
-    texts = sorted(instructions(question_set.problems, config.answer)) if config.instruct else []
+    texts = sorted(instructions(question_set.problems, spec.reading.answer)) if spec.reading.instruct else []
     tokens, seconds, basis = parse_expectation(expect) if expect else seen_in_store(store, model)
-    problems = [config.asked(problem) for problem in question_set.problems]
-    expected = estimate(problems, config, model, tokens, seconds, basis)
-    policy = config.policy if isinstance(config.policy, str) else type(config.policy).__name__
+    problems = [spec.asked(problem) for problem in question_set.problems]
+    expected = estimate(problems, spec, model, tokens, seconds, basis)
+    policy = spec.spending.policy if isinstance(spec.spending.policy, str) else type(spec.spending.policy).__name__
     if is_terminal():
         for name, value in _estimate_rows(expected, policy, texts):
             echo(f"{name:<12} {value}")
     else:
         echo(json.dumps(asdict(expected) | {"policy": policy, "instructions": texts}))
-    if config.max_traces is not None and expected.traces >= config.max_traces * expected.questions:
+    if spec.spending.max_traces is not None and expected.traces >= spec.spending.max_traces * expected.questions:
         say(
-            f"The budget takes every question to {config.max_traces} traces, those that all agree on too: "
+            f"The budget takes every question to {spec.spending.max_traces} traces, those that all agree on too: "
             "--target-consistency 0.99 would stop earlier."
         )
 

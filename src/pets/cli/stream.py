@@ -41,15 +41,15 @@ from pets.cli.options import (
     QuestionOptions,
     SamplingOptions,
     ServerOptions,
-    run_config,
+    run_spec,
 )
 from pets.core.money import amount_words
 from pets.core.tally import majority
-from pets.engine import Answer, RunConfig
+from pets.engine import Answer, RunSpec
 from pets.engine.budget import Amount, bounded
 from pets.engine.resume import identity_of
-from pets.engine.sources import sources_of
-from pets.engine.stream import RecordedStream, Stream, StreamSettings, longest_prompt, stream_budget
+from pets.engine.sources import Sources, sources_of
+from pets.engine.stream import RecordedStream, Stream, longest_prompt, stream_budget
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
 from pets.lab.config import ReplayConfig
@@ -196,7 +196,7 @@ class RunningStream:
 
     make: Callable[[Callable[[Answer], None]], Stream]
     problems: Sequence[Problem] | None
-    parser: Callable[[StreamSettings], Parse]
+    parser: Callable[[RunSpec], Parse]
     targets: Mapping[str, str | None] | None = None
     summary: AnswerSummary = field(default_factory=AnswerSummary)
     agreed: int = 0
@@ -230,7 +230,7 @@ class RunningStream:
         """The questions; a line that holds none is refused with its number and what is wrong."""
         if self.problems is not None:
             return _in_order(self.problems)
-        return problems_in(lines(sys.stdin.buffer), self.parser(self._stream.settings), self._refuse)
+        return problems_in(lines(sys.stdin.buffer), self.parser(self._stream.spec), self._refuse)
 
     def _refuse(self, line: int, reason: str) -> None:
         self.refused_lines += 1
@@ -249,7 +249,7 @@ class RunningStream:
         spent, total = amount_words(budget.spent, unit), amount_words(budget.total, unit)
         words = [
             f"{answered_words(self.summary).capitalize()}, {spent} of {total}{share}.",
-            *remarks(self.summary, self._stream.settings.config.drawn.max_tokens),
+            *remarks(self.summary, self._stream.spec.drawn.max_tokens),
         ]
         if self._stream.launches_lost:
             words.append(
@@ -276,27 +276,30 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
         make_answer_type(options.answers.answer)
     question_set = _loaded(questions, options.selection)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
-    config = _config(options, drawn=own, headers=tuple(sorted(options.model.headers)))
+    spec = _config(options, drawn=own, headers=tuple(sorted(options.model.headers)))
     sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
-    samplers = options.model.samplers(options.local, config)
-    problems = None if question_set is None else [config.asked(problem) for problem in question_set.problems]
+    samplers = options.model.samplers(options.local, spec)
+    problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
     if options.budget.budget is not None:
         amount, prompt = Amount.parse(options.budget.budget), longest_prompt(problems)
-        config = replace(config, sampling=bounded(config.sampling, amount, samplers, prompt))
+        spec = spec.with_options(sampling=bounded(spec.sampling, amount, samplers, prompt))
     name = f"{'stdin' if question_set is None else question_set.name} (stream)"
-    settings = replace(_settings(plan, config, options, problems, sizes), name=name)
+    spec = _planned(plan, spec, options, problems, sizes)
+    model = options.model.name or ""
     return RunningStream(
         lambda on_answer: Stream(
-            settings,
-            samplers,
+            spec,
+            Sources(samplers, options.model.servers, model),
             on_answer,
+            problems=problems,
+            name=name,
             store=options.storage.store,
-            source=_stdin_file() if problems is None else identity_of(config, problems, settings.model),
+            source=_stdin_file() if problems is None else identity_of(spec, problems, model),
             drift=options.plan_options.watch(plan),
             on_alarm=_print_alarm,
         ),
         problems,
-        lambda settings: _line_parser(settings, options.selection),
+        lambda spec: _line_parser(spec, options.selection),
     )
 
 
@@ -315,15 +318,20 @@ def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, option
     limits = replace(options.budget, max_traces=min(cap, traces.size))
     sampling = SamplingOptions(seed=options.sampling.seed)
     options = replace(options, budget=limits, model=ModelOptions(), sampling=sampling, answers=AnswerOptions())
-    config = _config(options, drawn=Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
-    settings = _settings(plan, config, options, problems, {"text": pool.options})
-    samplers = [RecordedStream(traces.traces, config.seeds(0).cap)]
+    spec = _config(options, drawn=Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
+    spec = _planned(plan, spec, options, problems, {"text": pool.options})
+    samplers = [RecordedStream(traces.traces, spec.seeds(0).cap)]
     return RunningStream(
         lambda on_answer: Stream(
-            settings, samplers, on_answer, drift=options.plan_options.watch(plan), on_alarm=_print_alarm
+            spec,
+            Sources(samplers),
+            on_answer,
+            problems=problems,
+            drift=options.plan_options.watch(plan),
+            on_alarm=_print_alarm,
         ),
         problems,
-        lambda settings: replayed_problem(_named),
+        lambda spec: replayed_problem(_named),
         targets,
     )
 
@@ -344,21 +352,21 @@ def resumed_stream(
         lambda on_answer: Stream.resume(
             store,
             run,
-            lambda settings: sources_of(
+            lambda spec, record: sources_of(
                 None,
-                servers.endpoint or settings.endpoints,
-                settings.model or None,
+                servers.endpoint or record.endpoints,
+                record.model or None,
                 servers.keys,
                 servers.headers,
-                settings.config,
-            )[1],
+                spec,
+            ),
             on_answer,
             drift=drift,
             on_alarm=_print_alarm,
             **changes,
         ),
         None if question_set is None else question_set.problems,
-        lambda settings: _line_parser(settings, selection),
+        lambda spec: _line_parser(spec, selection),
     )
 
 
@@ -380,47 +388,41 @@ def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | 
     return None
 
 
-def _line_parser(settings: StreamSettings, selection: QuestionOptions) -> Parse:
+def _line_parser(spec: RunSpec, selection: QuestionOptions) -> Parse:
     """Reads questions line by line; one that does not say how it is answered goes by the plan's answer type."""
-    kind = next(iter(settings.options), RAW)
+    kind = next(iter(spec.reading.answer_sizes), RAW)
     return spoken_problem(parse_fields(selection.fields), AUTO if kind == RAW else kind)
 
 
-def _config(options: _Options, **own: Any) -> RunConfig:
+def _config(options: _Options, **own: Any) -> RunSpec:
     groups = (options.selection, options.answers, options.storage)
     own |= {"concurrency": options.concurrency or options.model.in_flight}
-    return run_config(options.model, options.sampling, *groups, prices=options.budget.price, **own)
+    return run_spec(options.model, options.sampling, *groups, prices=options.budget.price, **own)
 
 
-def _settings(
+def _planned(
     plan: StreamPlan | None,
-    config: RunConfig,
+    spec: RunSpec,
     options: _Options,
     problems: Sequence[Problem] | None,
     sizes: Mapping[str, int | None],
-) -> StreamSettings:
-    limits, model = options.budget, options.model
+) -> RunSpec:
+    """The spec with the policy that a plan, or the stream itself, makes for its budget."""
+    limits, zone = options.budget, options.plan_options.zone
     mean = MEAN_TRACES if plan is None else plan.mean_budget
-    config = replace(config, budget=limits.budget or f"{mean:g}x")
-    budget, horizon = stream_budget(
-        mean,
-        limits.cap(plan),
-        budget=limits.budget,
+    spec = spec.with_options(
+        budget=limits.budget or f"{mean:.12g}x",
+        max_traces=limits.cap(plan),
         horizon=limits.horizon,
-        window=limits.budget_window,
-        problems=problems,
-        price=config.price_at_most(model.name or ""),
-        max_tokens=config.sampling.max_tokens,
+        budget_window=limits.budget_window,
+        open_questions=limits.open_questions,
+        answer_sizes=sizes,
     )
-    leave = left_by_windows(budget)
-    zone = options.plan_options.zone
+    leave = left_by_windows(stream_budget(spec, options.model.name or "", problems))
     if plan is None:
         policy = PriceRule(options.plan_options.rounds, use_up=True, leave=leave, cold=True, zone=zone)
-    else:
-        policy = (plan.with_zone(zone) if zone else plan).policy(use_up=True, leave=leave)
-    return StreamSettings(
-        policy, budget, config, horizon, limits.open_questions, model.name or "", model.servers, sizes
-    )
+        return spec.with_options(policy=policy)
+    return spec.with_options(policy=(plan.with_zone(zone) if zone else plan).policy(use_up=True, leave=leave))
 
 
 def _print_alarm(drift: Drift) -> None:

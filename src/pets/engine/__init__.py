@@ -5,7 +5,6 @@ each module.
 """
 
 from pets.engine.budget import TokenPrice
-from pets.engine.config import RunConfig
 from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
@@ -21,7 +20,6 @@ __all__ = [
     "Engine",
     "Fetcher",
     "Ledger",
-    "RunConfig",
     "RunOptions",
     "RunSpec",
     "Snapshot",

@@ -1,77 +1,167 @@
-"""Puts a driver together from its parts; the only place that makes one."""
+"""Puts a driver together from a run's spec, for solve, stream, sample and serve; the only place that makes one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from pets.answers.auto import ChosenType
 from pets.core.allocator import Allocator
+from pets.core.budget import Budget
 from pets.core.cost import CostEstimator, UnitCost
-from pets.engine.arrivals import Arrivals, Wiring
+from pets.engine.arrivals import Arrivals, Asking, Wiring
+from pets.engine.batch import BatchFetcher, PendingLaunches
 from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.judging import Judging
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, Pacing
 from pets.engine.places import Places
+from pets.engine.progress import TargetMonitor
+from pets.engine.question import answer_type_of
 from pets.engine.questions import InFlight, OpenQuestions
 from pets.engine.reading import TraceReading, TypeChoice
 from pets.engine.settlement import Settlement
-from pets.engine.stops import StopRules
+from pets.engine.sources import Sources
+from pets.engine.spec import RunSpec
+from pets.engine.stops import FEWEST_TRACES, FirstTraces, StopRules
 from pets.engine.submissions import Submissions
+from pets.questions import Problem
 from pets.store import StoredTrace
 
 NO_LIMIT = 1 << 30  # traces: those of submissions wait for a place each
+CHOOSING_TRACES = 8  # at least, that are read before more go out where they choose how answers are read
+
+Costs = CostEstimator | UnitCost
+Past = Callable[[Wiring, Costs], None]
+"""Lets the parts of a driver take in what an earlier process has paid for."""
 
 
 def assemble(
+    spec: RunSpec,
     allocator: Allocator,
-    fetcher: Fetcher,
-    questions: OpenQuestions,
-    arrivals: Callable[[Wiring], Arrivals],
-    pace: Pace,
+    sources: Sources,
+    arrivals: Callable[[Wiring, Asking], Arrivals] | None = None,
     *,
-    stops: StopRules | None = None,
+    problems: Sequence[Problem] = (),
+    awaited: Sequence[PendingLaunches] = (),
     ledger: Ledger | None = None,
-    costs: CostEstimator | UnitCost | None = None,
-    choice: TypeChoice | None = None,
-    judging: Judging | None = None,
-    confidence: str | None = None,
-    soft_temperature: float | None = None,
-    tells_tokens: bool = False,
+    past: Past | None = None,
+    costs: Costs | None = None,
+    fetcher: Fetcher | None = None,
+    pace: Pace | None = None,
+    keep_traces: bool = False,
+    keep_totals: bool = False,
+    on_choice: Callable[[ChosenType], None] | None = None,
     on_trace: Callable[[StoredTrace], None] = lambda trace: None,
 ) -> Driver:
-    """The driver of ``allocator`` over ``fetcher``, whose questions come from ``arrivals``, at a ``pace``.
+    """The driver of ``allocator`` over ``sources``, whose questions come from ``arrivals``, as the spec says.
 
-    ``costs`` admits launches where a budget is in tokens or money. ``choice`` is that of a type for questions that name
-    none, ``judging`` asks which answers are the same. ``tells_tokens``: a reply tells the tokens of each of its traces.
+    Without arrivals they are ``problems``, a batch, of which some launches are ``awaited`` already. ``costs`` admits
+    launches where a budget is in tokens or money. With ``on_choice`` the run's first traces are watched, and choose an
+    answer type for questions that name none. ``keep_traces`` keeps every trace of an open question, ``keep_totals``
+    what answers need of each.
     """
-    costs = costs or UnitCost()
+    fetcher, costs = fetcher or fetcher_of(spec, sources), costs or costs_of(spec, allocator.budget)
+    questions = OpenQuestions(
+        problems=problems,
+        answer=spec.reading.answer,
+        options=spec.reading.answer_sizes,
+        confidence=spec.confidence_kind,
+        price=spec.price_in_money(sources.model),
+        keep_traces=keep_traces,
+        keep_totals=keep_totals,
+    )
+    first = choice = None
+    if on_choice is not None:  # half of a run's first traces choose how answers are read, if nobody says
+        first = first_traces_of(spec, allocator.budget, problems)
+        choice = TypeChoice(max(FEWEST_TRACES, first.size / 2), on_choice)
+    target, drawn = spec.spending.target_consistency, spec.drawn
+    stops = StopRules(
+        allocator,
+        fetcher,
+        first_traces=first,
+        monitor=None if target is None else TargetMonitor(target),
+        ids=[problem.id for problem in problems],
+        max_tokens=drawn.max_tokens,
+    )
     wiring = Wiring(
         allocator,
         fetcher,
         ledger or Ledger(),
         questions,
         InFlight(),
-        stops or StopRules(allocator, fetcher),
+        stops,
         wake=lambda: driver.wake(),  # noqa: PLW0108 (there is none yet)
     )
-    reading = TraceReading(wiring, choice=choice, judging=judging, soft_temperature=soft_temperature)
-    pacing = Pacing(pace, wiring, costs, reading)
-    source = arrivals(wiring)
-    settlement = Settlement(wiring, source, pacing, reading, costs=costs, confidence=confidence, on_trace=on_trace)
+    if past is not None:
+        past(wiring, costs)
+    judge = fetcher if sources.judge is None else Fetcher([sources.judge])
+    reading = TraceReading(
+        wiring,
+        choice=choice,
+        judging=None if first is None else Judging(judge, fetcher.faults),
+        soft_temperature=drawn.temperature if spec.reading.soft else None,
+    )
+    pacing = Pacing(pace or Pace(spec.pacing.in_flight), wiring, costs, reading)
+    asking = Asking(drawn, spec.seeds(len(problems)), spec.reading.system)
+    held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
+    source = Arrivals(wiring, asking, held) if arrivals is None else arrivals(wiring, asking)
+    settlement = Settlement(
+        wiring, source, pacing, reading, costs=costs, confidence=spec.confidence_kind, on_trace=on_trace
+    )
     # A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
-    several = isinstance(costs, UnitCost) or tells_tokens or fetcher.shares_prompts
-    driver = Driver(allocator, fetcher, questions, source, pacing, wiring.stops, settlement, n_with_tokens=several)
+    several = isinstance(costs, UnitCost) or bool(drawn.top_logprobs) or fetcher.shares_prompts
+    driver = Driver(allocator, fetcher, questions, source, pacing, stops, settlement, n_with_tokens=several)
     return driver
 
 
 def assemble_submissions(
-    allocator: Allocator, fetcher: Fetcher, places: Places, ledger: Ledger | None = None
+    allocator: Allocator, fetcher: Fetcher, places: Places, ledger: Ledger | None = None, spec: RunSpec | None = None
 ) -> tuple[Driver, Submissions]:
     """The driver of a gateway, and what takes in its questions."""
 
-    def submissions(wiring: Wiring) -> Submissions:
+    def submissions(wiring: Wiring, asking: Asking) -> Submissions:
         return Submissions(wiring, places, receiver=lambda: driver.settlement)
 
-    driver = assemble(allocator, fetcher, OpenQuestions(), submissions, Pace(NO_LIMIT), ledger=ledger)
+    driver = assemble(
+        spec or RunSpec(), allocator, Sources(), submissions, ledger=ledger, fetcher=fetcher, pace=Pace(NO_LIMIT)
+    )
     source = driver.arrivals
     assert isinstance(source, Submissions)
     return driver, source
+
+
+def fetcher_of(spec: RunSpec, sources: Sources, *, leaves_jobs: bool = True) -> Fetcher:
+    """What asks the servers; ``leaves_jobs``: a run that is told to end leaves its batch jobs where they are."""
+    serving = spec.serving
+    if serving.batch_api:
+        return BatchFetcher(sources.samplers, tries=serving.tries, seed=serving.seed, leaves=leaves_jobs)
+    return Fetcher(
+        sources.samplers,
+        tries=serving.tries,
+        backoff=serving.backoff,
+        max_n=serving.max_n,
+        rpm=serving.rpm,
+        tpm=serving.tpm,
+        seed=serving.seed,
+    )
+
+
+def costs_of(spec: RunSpec, budget: Budget) -> Costs:
+    """What admits launches; refused where the budget pays for no trace."""
+    if budget.currency.counts_traces:
+        return UnitCost()
+    amount = budget.total if budget.window is None else budget.total or budget.window.amount
+    return CostEstimator(budget, budget.currency.hold, int(spec.spending.overshoot * amount))
+
+
+def first_traces_of(spec: RunSpec, budget: Budget, problems: Sequence[Problem]) -> FirstTraces:
+    """The first traces, more of them where they choose how answers are read; a first wave of jobs is as it is."""
+    answer = spec.reading.answer
+    choosing = (
+        any(answer_type_of(problem, answer).chosen_from_traces for problem in problems) if problems else answer is None
+    )
+    return FirstTraces.of(
+        budget,
+        keep_going=spec.keeping.keep_going,
+        fewest=CHOOSING_TRACES if choosing else FEWEST_TRACES,
+        alone=not spec.serving.batch_api,
+    )

@@ -13,10 +13,10 @@ from typing import Self
 
 from pets.core.policy import IndexPolicy, QuotaPolicy
 from pets.engine.budget import TokenPrice, price_of
-from pets.engine.config import RunConfig
 from pets.engine.endpoints import Endpoint
 from pets.engine.fetch import Fetcher, Receiver, TraceRequest, fault_name, may_have_sampled
 from pets.engine.ledger import RunLedger
+from pets.engine.spec import RunSpec
 from pets.errors import InputError, JobLeftError, RefusedError, SamplerError
 from pets.openai.batch import BatchJob, NotExecutedError
 from pets.openai.refusals import FieldsRefusedError
@@ -58,28 +58,31 @@ def launches_in_jobs(
     return [(id, part) for (id, _), numbers in requests.items() for part in _ranges(numbers)], others
 
 
-def batched(config: RunConfig, model: str) -> RunConfig:
-    """The configuration as batch jobs need it, where it asks for them: waves, their price, any number in flight.
+def batched(spec: RunSpec, model: str) -> RunSpec:
+    """The spec as batch jobs need it, where it asks for them: waves, their price, any number in flight.
 
-    >>> config = batched(RunConfig(batch_api=True), "gpt-4o-mini")
-    >>> config.policy, config.price
+    >>> spec = batched(RunSpec.of(batch_api=True), "gpt-4o-mini")
+    >>> spec.spending.policy, spec.spending.price
     ('okg:waves=4', TokenPrice(prompt=0.075, output=0.3, batch=1.0, cached=0.0375))
     """
-    if not config.batch_api:
-        return config
-    policy, shared = config.make_policy(), config.price
+    if not spec.serving.batch_api:
+        return spec
+    policy, shared = spec.make_policy(), spec.spending.price
     if isinstance(policy, QuotaPolicy) and not (policy.blind or policy.rounds):
         name = (spec_of(policy) or type(policy).__name__.lower()).partition(":")[0]
         raise InputError(
             f"{name} decides trace by trace: that would be a job for each step. Choose okg, uniform or price:rounds=3."
         )
-    if isinstance(policy, IndexPolicy) and not policy.blind and not (policy.waves or config.waves or config.patience):
+    if (
+        isinstance(policy, IndexPolicy)
+        and not policy.blind
+        and not (policy.waves or spec.pacing.waves or spec.pacing.patience)
+    ):
         policy = policy.with_waves(BATCH_WAVES)
-    return replace(
-        config,
+    return spec.with_options(
         policy=spec_of(policy) or policy,
-        price=_price_in_batches("" if config.models else model, shared),
-        models=tuple(replace(m, price=_price_in_batches(m.name, m.price or shared)) for m in config.models),
+        price=_price_in_batches("" if spec.serving.models else model, shared),
+        models=tuple(replace(m, price=_price_in_batches(m.name, m.price or shared)) for m in spec.serving.models),
         concurrency=ANY_CONCURRENCY,
     )
 

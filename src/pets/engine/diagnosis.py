@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pets.engine.config import RunConfig
 from pets.engine.question import answer_type_of, excerpt_of, prompt_of
+from pets.engine.spec import RunSpec
 from pets.errors import RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.openai.models import context_tokens
 from pets.prompts import is_cut
@@ -77,7 +77,7 @@ class Diagnosis:
 
 
 async def diagnose(
-    server: str, model: str | None, make: Callable[[str, str], Sampler], problems: Sequence[Problem], config: RunConfig
+    server: str, model: str | None, make: Callable[[str, str], Sampler], problems: Sequence[Problem], spec: RunSpec
 ) -> Diagnosis:
     """Look at a server from outside in, as far as it goes; ``make`` gives a sampler for an address and a model.
 
@@ -93,8 +93,8 @@ async def diagnose(
         diagnosis.max_model_len = diagnosis.max_model_len or await sampler.max_model_len()
         _note_context(diagnosis)
         try:
-            await _probe(diagnosis, sampler, problems[0] if problems else None, config)
-            await _ask(diagnosis, sampler, problems, config)
+            await _probe(diagnosis, sampler, problems[0] if problems else None, spec)
+            await _ask(diagnosis, sampler, problems, spec)
         except SamplerError as error:
             diagnosis.add("traces", "fault", str(error))
     if isinstance(sampler, OpenAISampler) and sampler.left_out:
@@ -160,22 +160,22 @@ def _note_context(diagnosis: Diagnosis) -> None:
         diagnosis.add("context", "ok", f"{diagnosis.max_model_len:,} tokens of prompt and trace")
 
 
-async def _probe(diagnosis: Diagnosis, sampler: Sampler, problem: Problem | None, config: RunConfig) -> None:
+async def _probe(diagnosis: Diagnosis, sampler: Sampler, problem: Problem | None, spec: RunSpec) -> None:
     """Short traces that show whether the server honours n, log-probabilities, seeds, and tells its usage."""
-    prompt = PROBE_QUESTION if problem is None else prompt_of(problem, config.system)
-    limit = min(PROBE_TOKENS, config.sampling.max_tokens or PROBE_TOKENS)
-    sampling = replace(config.sampling, max_tokens=_fitting(limit, prompt, diagnosis.max_model_len), top_logprobs=5)
-    pair = await sampler.sample(prompt, 2, config.seed, sampling)
-    again = await sampler.sample(prompt, 1, config.seed, sampling)
+    prompt = PROBE_QUESTION if problem is None else prompt_of(problem, spec.reading.system)
+    limit = min(PROBE_TOKENS, spec.sampling.max_tokens or PROBE_TOKENS)
+    sampling = replace(spec.sampling, max_tokens=_fitting(limit, prompt, diagnosis.max_model_len), top_logprobs=5)
+    pair = await sampler.sample(prompt, 2, spec.serving.seed, sampling)
+    again = await sampler.sample(prompt, 1, spec.serving.seed, sampling)
     if len(pair) == 2:
         diagnosis.add("n", "ok", "several traces come in one request")
     else:
-        remedy = "A larger --concurrency makes up for it." if config.concurrency < 128 else ""
+        remedy = "A larger --concurrency makes up for it." if spec.pacing.in_flight < 128 else ""
         diagnosis.add("n", "note", "every trace is a request of its own, and pays for its prompt", remedy)
     if pair[0].confidence is not None:
         diagnosis.add("log-probabilities", "ok", "they come with every token")
     else:
-        remedy = "Leave out --confidence." if config.confidence is not None else ""
+        remedy = "Leave out --confidence." if spec.reading.confidence is not None else ""
         finding = "the server gives none: no policy can weigh votes by confidence"
         diagnosis.add("log-probabilities", "note", finding, remedy)
     _note_seeds(diagnosis, pair, again[0], sampling)
@@ -194,12 +194,10 @@ def _note_seeds(diagnosis: Diagnosis, pair: Sequence[Completion], again: Complet
         diagnosis.add("seeds", "note", "the same seed gave another trace: a run cannot be repeated exactly")
 
 
-async def _ask(diagnosis: Diagnosis, sampler: Sampler, problems: Sequence[Problem], config: RunConfig) -> None:
+async def _ask(diagnosis: Diagnosis, sampler: Sampler, problems: Sequence[Problem], spec: RunSpec) -> None:
     """One trace of each question, all at once."""
     length = diagnosis.max_model_len
-    traces = await asyncio.gather(
-        *(_live_trace(sampler, config.asked(problem), config, length) for problem in problems)
-    )
+    traces = await asyncio.gather(*(_live_trace(sampler, spec.asked(problem), spec, length) for problem in problems))
     diagnosis.traces = traces
     if not traces:
         return
@@ -207,7 +205,7 @@ async def _ask(diagnosis: Diagnosis, sampler: Sampler, problems: Sequence[Proble
     if cut:
         limit = max(trace.tokens or 0 for trace in cut)
         finding = f"{len(cut)} of {len(traces)} traces were cut, at up to {limit:,} tokens; a cut trace casts no vote"
-        remedy = "Give a larger --max-tokens." if config.sampling.max_tokens else TRY_LONGER
+        remedy = "Give a larger --max-tokens." if spec.sampling.max_tokens else TRY_LONGER
         diagnosis.add("length", "fault" if 2 * len(cut) > len(traces) else "note", finding, remedy)
     if unread:
         kinds = ", ".join(sorted({trace.answer_type for trace in unread}))
@@ -218,13 +216,13 @@ async def _ask(diagnosis: Diagnosis, sampler: Sampler, problems: Sequence[Proble
         diagnosis.add("answers", "ok", f"an answer was read from each of {len(traces)} traces")
 
 
-async def _live_trace(sampler: Sampler, problem: Problem, config: RunConfig, length: int | None) -> LiveTrace:
-    prompt = prompt_of(problem, config.system)
-    limit = _fitting(config.sampling.max_tokens or TRACE_TOKENS, prompt, length)
+async def _live_trace(sampler: Sampler, problem: Problem, spec: RunSpec, length: int | None) -> LiveTrace:
+    prompt = prompt_of(problem, spec.reading.system)
+    limit = _fitting(spec.sampling.max_tokens or TRACE_TOKENS, prompt, length)
     clock = asyncio.get_running_loop().time
     started = clock()
-    [trace] = await sampler.sample(prompt, 1, config.seed, replace(config.sampling, max_tokens=limit))
-    answer_type = answer_type_of(problem, config.answer)
+    [trace] = await sampler.sample(prompt, 1, spec.serving.seed, replace(spec.sampling, max_tokens=limit))
+    answer_type = answer_type_of(problem, spec.reading.answer)
     answer = None if is_cut(trace.finish) else answer_type.extract(trace.text)
     name = spec_of(answer_type) or type(answer_type).__name__
     return LiveTrace(problem.id, answer, name, trace.finish, trace.tokens, clock() - started, excerpt_of(trace.text))

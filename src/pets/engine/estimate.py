@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pets.engine.budget import TokenPrice
-from pets.engine.config import RunConfig
-from pets.engine.resume import options_of, run_pace, run_settings
+from pets.engine.resume import options_of, run_pace, run_record
+from pets.engine.sources import Sources
+from pets.engine.spec import RunSpec
 from pets.errors import InputError
 from pets.prompts import TEMPLATE_TOKENS
 from pets.questions import Problem
@@ -42,44 +43,44 @@ class RunEstimate:
 
 
 def estimate(
-    problems: Sequence[Problem], config: RunConfig, model: str, tokens: float | None, seconds: float | None, basis: str
+    problems: Sequence[Problem], spec: RunSpec, model: str, tokens: float | None, seconds: float | None, basis: str
 ) -> RunEstimate:
     """The estimate from a trace's mean tokens and seconds, where they are known."""
-    settings = run_settings(config, problems, model=model)
-    output = config.sampling.max_tokens if tokens is None else tokens
+    record = run_record(spec, problems, Sources(model=model))
+    output = spec.sampling.max_tokens if tokens is None else tokens
     sizes = sum(problem.prompt.max_tokens - TEMPLATE_TOKENS for problem in problems)
     prompt = sizes / len(problems) / BYTES_PER_TOKEN
-    currency, price = settings.currency, _mean_price(config, model)
+    currency, price = record.currency, _mean_price(spec, model)
     mean = price.currency() if price is not None and currency.unit == "picodollars" else currency
     cost = mean.per_trace + mean.per_token * (output or 0) + mean.per_prompt_token * prompt
-    traces = int(settings.total / cost)
-    if config.max_traces is not None:
-        traces = min(traces, config.max_traces * len(problems))
-    pace = run_pace(config, currency, traces, len(problems))
+    traces = int(record.total / cost)
+    if spec.spending.max_traces is not None:
+        traces = min(traces, spec.spending.max_traces * len(problems))
+    pace = run_pace(spec, record, len(problems), traces=traces)
     # One request of a batch job holds all that a question gets in its wave, and its prompt once.
-    prompts = min(traces, pace.waves * len(problems)) if config.batch_api and pace.waves else traces
+    prompts = min(traces, pace.waves * len(problems)) if spec.serving.batch_api and pace.waves else traces
     all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(prompts * prompt)
     return RunEstimate(
         questions=len(problems),
         traces=traces,
-        max_tokens=config.sampling.max_tokens,
+        max_tokens=spec.sampling.max_tokens,
         tokens=all_tokens,
         prompt_tokens=all_prompt_tokens,
         cost=None if price is None or all_tokens is None else price.dollars(all_prompt_tokens, all_tokens),
-        seconds=None if seconds is None or config.batch_api else seconds * pace.trace_times,
+        seconds=None if seconds is None or spec.serving.batch_api else seconds * pace.trace_times,
         waves=pace.waves,
         times_as_long=round(pace.times_as_long, 2),
-        points_given_up=round(pace.points_given_up(options_of(problems[0], config)), 2),
-        budget=currency.shown(settings.total)[0],
+        points_given_up=round(pace.points_given_up(options_of(problems[0], spec)), 2),
+        budget=currency.shown(record.total)[0],
         unit=currency.shown(0)[1],
-        overshoot=0 if currency.counts_traces else currency.shown(int(config.overshoot * settings.total))[0],
+        overshoot=0 if currency.counts_traces else currency.shown(int(spec.spending.overshoot * record.total))[0],
         basis=basis,
     )
 
 
-def _mean_price(config: RunConfig, model: str) -> TokenPrice | None:
+def _mean_price(spec: RunSpec, model: str) -> TokenPrice | None:
     """What tokens cost on average, each model's at its share of the launches; ``None`` where a price is not known."""
-    prices, weights = config.prices(model), [share.weight for share in config.models] or [1]
+    prices, weights = spec.prices(model), [share.weight for share in spec.serving.models] or [1]
     if not prices:
         return None
     prompt, output = (

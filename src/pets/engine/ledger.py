@@ -15,7 +15,7 @@ from pets.engine.fetch import TraceRequest
 from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
-from pets.store import Run, RunSettings, StoredTrace
+from pets.store import Run, RunRecord, StoredTrace
 from pets.store.records import LOST
 from pets.types import Launch, Usage
 
@@ -90,7 +90,7 @@ class _Transaction:
     charged: list[tuple[Launch, int]] = field(default_factory=list)
     cancelled: set[Launch] = field(default_factory=set)
     answered: list[str] = field(default_factory=list)
-    settings: RunSettings | None = None
+    settings: RunRecord | None = None
     wave: int | None = None
     jobs: list[BatchJob] = field(default_factory=list)
     dropped_jobs: list[BatchJob] = field(default_factory=list)
@@ -209,10 +209,10 @@ class RunLedger(Ledger):
     async def choose(self, answer_type: str) -> None:
         """As :meth:`Ledger.choose`: once, before any trace that was read by it."""
         settings = self._run.settings
-        if settings.more.get("answer_type") == answer_type:
+        if settings.answer_type == answer_type:
             return
         transaction = self._transaction()
-        transaction.settings = replace(settings, more={**settings.more, "answer_type": answer_type})
+        transaction.settings = replace(settings, answer_type=answer_type)
         await transaction.durable()
 
     def begin_wave(self, wave: int) -> None:

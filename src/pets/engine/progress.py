@@ -1,18 +1,21 @@
 """How good the answers are by now: certificates and expected self-consistency, and a run in a few numbers."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from pets.core.allocator import Allocator
 from pets.core.certificate import Decision, decision_certificate, expected_share
+from pets.core.money import Currency
 from pets.core.policy import Policy
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread
 from pets.engine.fetch import Outage
 from pets.engine.question import Answer
+from pets.store import StoredTrace
+from pets.store.records import LOST
 
 PROGRESS_QUESTIONS = 2000  # that a look while the run goes on takes
 WEIGHTED_PROGRESS_QUESTIONS = 200  # where votes are weighted: a certificate takes about 20 ms
@@ -164,3 +167,36 @@ class Solution:
     complete: bool
     answers: tuple[Answer, ...] = ()
     models: Mapping[str, int] = field(default_factory=dict)
+
+
+class TraceTotals:
+    """Adds up the traces of a run; ``on_trace`` is called with each that is :meth:`counted`.
+
+    ``price`` is what traces cost in money that do not say so themselves.
+    """
+
+    def __init__(self, price: Currency | None, on_trace: Callable[[StoredTrace], None] = lambda trace: None) -> None:
+        self.failed = self.lost = self.tokens = self.prompt_tokens = 0
+        self.given: Counter[int] = Counter()
+        """Traces that came back, by model."""
+        self._picodollars = 0
+        self._price, self._on_trace = price, on_trace
+
+    def counted(self, trace: StoredTrace) -> None:
+        """A trace came back, or failed."""
+        self.add(trace)
+        self._on_trace(trace)
+
+    def add(self, trace: StoredTrace) -> None:
+        """Add a trace."""
+        self.failed += trace.error is not None
+        self.lost += trace.error == LOST
+        self.given[trace.model] += trace.error is None
+        self.tokens += trace.tokens
+        self.prompt_tokens += trace.prompt_tokens
+        self._picodollars += 0 if self._price is None else self._price.cost(trace)
+
+    @property
+    def cost(self) -> float | None:
+        """In dollars, where a price is known."""
+        return None if self._price is None else self._picodollars / 1e12

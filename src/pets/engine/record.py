@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pets.answers.auto import Auto, choose_type
@@ -23,29 +23,30 @@ from pets.core.tally import Tally, majority
 from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble
 from pets.engine.driver import Driver
-from pets.engine.fetch import Fetcher
 from pets.engine.pacing import Pace
 from pets.engine.question import OpenQuestion, answer_type_of
-from pets.engine.questions import OpenQuestions
+from pets.engine.sources import Sources
+from pets.engine.spec import RunSpec
 from pets.errors import InputError, PetsError, PoolError
 from pets.pools import PooledQuestion
 from pets.pools.writing import line_of
 from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.registry import make_answer_type
-from pets.samplers import Sampler, Sampling, Seeds
+from pets.samplers import Sampler
 from pets.store import StoredTrace
 from pets.store.export import pooled_question
 from pets.store.lock import locked_file
 from pets.tabular import atomic_write
 
+OPEN_QUESTIONS = 2  # where nobody says
 MAX_CHOICES = 32  # traces in one request: its reply is held in memory whole, and lost whole where it breaks off
 START = b'{"id":"'  # of every line that is written here
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What to record: ``traces`` of every problem, drawn from ``model`` as ``sampling`` says, seeds from ``seed``.
+    """What to record: ``traces`` of every problem, drawn from ``model`` as the spec says.
 
     ``part`` (i, k) is every k-th problem, from the i-th on: k machines can share the work, and their files, put
     together, are what one machine would have recorded, since a trace's seed depends on its question's place alone.
@@ -54,21 +55,17 @@ class Recording:
 
     problems: Sequence[Problem]
     traces: int
-    sampling: Sampling
-    seed: int = 0
-    open_questions: int = 1  # in flight at a time
+    spec: RunSpec = field(default_factory=RunSpec)
     part: tuple[int, int] = (1, 1)
     model: str = ""  # its name, held against that of what the file holds already
-    keep_texts: bool = True  # what traces said, so that their answers can be read anew
 
     def __post_init__(self) -> None:
         i, k = self.part
         if not 1 <= i <= k:
             raise InputError(f"part {i}/{k} is none of {k}; parts are counted from 1.")
-        if self.traces < 1 or self.open_questions < 1:
-            raise InputError(
-                f"traces and questions in flight are at least 1; got {self.traces} and {self.open_questions}."
-            )
+        if self.traces < 1:
+            raise InputError(f"at least 1 trace per question is recorded; got {self.traces}.")
+        self.spec.check("sample")
 
     @property
     def numbered(self) -> list[tuple[int, Problem]]:
@@ -80,18 +77,19 @@ class Recording:
     def terms(self) -> dict[str, object]:
         """What makes traces of one question draws of the same kind, as JSON holds it.
 
-        >>> Recording((), traces=8, sampling=Sampling(temperature=0.7), model="m").terms["temperature"]
+        >>> Recording((), traces=8, spec=RunSpec.of(temperature=0.7), model="m").terms["temperature"]
         0.7
         """
-        drawn = {**asdict(self.sampling), "stop": list(self.sampling.stop)}
-        return {"model": self.model, "traces": self.traces, "seed": self.seed, "keep_texts": self.keep_texts, **drawn}
+        seed, keep_texts = self.spec.serving.seed, self.spec.keeping.keep_texts
+        drawn = {**asdict(self.spec.sampling), "stop": list(self.spec.sampling.stop)}
+        return {"model": self.model, "traces": self.traces, "seed": seed, "keep_texts": keep_texts, **drawn}
 
     @property
     def prompts(self) -> dict[str, str]:
         """A digest of what each question asks, by id.
 
         >>> from pets.samplers import Prompt
-        >>> Recording((Problem("q", Prompt("2 + 2 =")),), traces=8, sampling=Sampling()).prompts
+        >>> Recording((Problem("q", Prompt("2 + 2 =")),), traces=8).prompts
         {'q': 'fc862d87704712b1'}
         """
         # The content alone: recordings begun by version 0.1.0 go on.
@@ -115,10 +113,6 @@ async def record(
     samplers: Sampler | Sequence[Sampler],
     path: Path,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-    *,
-    tries: int = 6,
-    rpm: int | None = None,
-    tpm: int | None = None,
 ) -> int:
     """Sample what the file does not hold yet, appending a line per question; how many questions were sampled.
 
@@ -126,35 +120,37 @@ async def record(
     ends the recording, and raises when the questions that were in flight beside it are back. Refused while
     another process records into the file.
     """
-    for spec in {problem.answer_type for _, problem in recording.numbered}:
-        make_answer_type(spec)  # a bad one raises before anything is paid for
+    for name in {problem.answer_type for _, problem in recording.numbered}:
+        make_answer_type(name)  # a bad one raises before anything is paid for
     with locked_file(path):
         numbered, kept = recording.numbered, _kept(path, recording)
         _append(path, b"")  # a file that cannot be written, too
         recording = _agree(path, recording, kept)
         waiting = [(place, problem) for place, problem in numbered if problem.id not in kept]
         writer = _Writer(recording, path, len(numbered) - len(waiting), len(numbered), on_progress)
-        several = [samplers] if isinstance(samplers, Sampler) else samplers
-        fetcher = Fetcher(several, tries=tries, max_n=MAX_CHOICES, rpm=rpm, tpm=tpm, seed=recording.seed)
+        spec, traces = recording.spec, recording.traces
+        open_questions = spec.pacing.open_questions or OPEN_QUESTIONS
         # Attempts that are charged and lost are made up for: nobody set a limit.
-        budget = Budget(max(1, len(waiting)) * recording.traces * tries)
+        budget = Budget(max(1, len(waiting)) * traces * spec.serving.tries)
 
-        def arrivals(wiring: Wiring) -> StreamArrivals:
+        def arrivals(wiring: Wiring, asking: Asking) -> StreamArrivals:
             return StreamArrivals(
                 wiring,
-                Asking(recording.sampling, Seeds(recording.seed, cap=max(4096, recording.traces))),
-                open_questions=recording.open_questions,
+                asking,
+                open_questions=open_questions,
                 positions={problem.id: place for place, problem in waiting},
                 seen=set(),
                 on_answer=lambda answer, question: writer.write(question, driver),
             )
 
         driver = assemble(
-            Allocator(_Every(recording.traces), budget),
-            fetcher,
-            OpenQuestions(answer=Recorded(), keep_traces=True),  # texts are read when the question is whole
+            # Texts are read when the question is whole.
+            spec.with_options(answer=Recorded(), max_traces=traces, max_n=MAX_CHOICES),
+            Allocator(_Every(traces), budget),
+            Sources([samplers] if isinstance(samplers, Sampler) else samplers),
             arrivals,
-            Pace(recording.open_questions * min(MAX_CHOICES, recording.traces)),
+            pace=Pace(open_questions * min(MAX_CHOICES, traces)),
+            keep_traces=True,
         )
         on_progress(writer.done, writer.total)
         if waiting:
@@ -192,7 +188,7 @@ class _Writer:
             return
         estimated = driver.fetcher.faults["tokens estimated"] > 0
         try:
-            recorded = pooled(question.problem, traces, estimated, keep_texts=self.recording.keep_texts)
+            recorded = pooled(question.problem, traces, estimated, keep_texts=self.recording.spec.keeping.keep_texts)
             _append(self.path, line_of(recorded).encode() + b"\n")
         except PetsError as error:
             self.failure = self.failure or error
@@ -268,8 +264,8 @@ def _agree(path: Path, recording: Recording, kept: set[str]) -> Recording:
     terms, prompts = recording.terms, recording.prompts
     try:
         held = json.loads(beside.read_bytes()) if kept else {}
-        if recording.sampling.max_tokens is None and type(limit := held.get("max_tokens")) is int:
-            recording = replace(recording, sampling=replace(recording.sampling, max_tokens=limit))
+        if recording.spec.sampling.max_tokens is None and type(limit := held.get("max_tokens")) is int:
+            recording = replace(recording, spec=recording.spec.with_options(max_tokens=limit))
             terms = recording.terms
         changed = [name for name, value in terms.items() if held.get(name, value) != value]
         known = {id: digest for id, digest in held.get("prompts", {}).items() if id in kept}

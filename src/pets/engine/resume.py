@@ -3,8 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import sha256
+from typing import Any
 
 from pets._version import __version__
 from pets.answers.recorded import Recorded
@@ -15,78 +16,70 @@ from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
 from pets.engine.batch import NO_JUDGE
 from pets.engine.budget import Amount, bounded, currency_of, total_of
-from pets.engine.config import OPERATIONAL, RunConfig
 from pets.engine.driver import Driver
 from pets.engine.judging import judge_of, judge_tokens
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import PRIOR_QUESTIONS, Certifier, decisions_of, sampled
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
-from pets.errors import BudgetError, InputError, PetsError, StateError
+from pets.engine.sources import Sources
+from pets.engine.spec import SECTIONS, RunSpec, default_of
+from pets.errors import BudgetError, InputError, PetsError
 from pets.questions import Problem
 from pets.registry import as_answer_type
 from pets.samplers import Sampler
-from pets.store import LostLaunch, Run, RunSettings, RunSummary, RunView, Store, StoredTrace
+from pets.store import LostLaunch, Run, RunRecord, RunSummary, RunView, Store, StoredTrace
 from pets.store.records import LOST, question_row, reader_of
 from pets.types import Launch, Question, Trace
+
+ADDED_FIELDS = {"soft", "models", "horizon", "budget_window", "answer_sizes"}
+"""Fields that runs of before had not: where nothing is said in them, a run is the same run."""
 
 Labels = Callable[[str, list[str]], dict[str, str]]
 
 
-def run_settings(
-    config: RunConfig,
-    problems: Sequence[Problem],
-    *,
-    model: str,
-    endpoints: Sequence[str] = (),
-    name: str = "",
-    stored: bool = False,
-) -> RunSettings:
+def run_record(
+    spec: RunSpec, problems: Sequence[Problem], sources: Sources, *, name: str = "", stored: bool = False
+) -> RunRecord:
     """What is kept of a run, its budget worked out; refused where the budget cannot be kept.
 
-    What is ``stored`` can be resumed by another process; refused where no spec describes its policy or answer type.
+    What is ``stored`` can be resumed by another process; refused where that could not make its policy or answer type.
     """
-    amount = Amount.parse(config.budget)
+    amount = Amount.parse(spec.spending.budget)
     total = total_of(amount, len(problems))
-    prompt = _longest_prompt(config, problems)
-    price = config.price_at_most(model)
-    judge, limit = judge_of(problems, config.answer), config.sampling.max_tokens
-    if config.batch_api and judge is not None and judge.endpoint is None:
+    prompt = _longest_prompt(spec, problems)
+    price = spec.price_at_most(sources.model)
+    judge, limit = judge_of(problems, spec.reading.answer), spec.sampling.max_tokens
+    if spec.serving.batch_api and judge is not None and judge.endpoint is None:
         raise InputError(NO_JUDGE)
-    if amount.unit == "usd" and judge is not None and (judge.model or judge.endpoint or config.models):
+    if amount.unit == "usd" and judge is not None and (judge.model or judge.endpoint or spec.serving.models):
         raise BudgetError("a budget in dollars counts one model's price: judge by the same model, or budget in tokens.")
     more_prompt, reply = judge_tokens(judge)
     currency = currency_of(
         amount, price, prompt_tokens=prompt + more_prompt, max_tokens=None if limit is None else limit + reply
     )
     _check_total(total, currency, len(problems))
-    return RunSettings(
-        policy=config.policy if isinstance(config.policy, str) else type(config.policy).__name__,
-        total=total,
-        currency=currency,
-        budget=config.budget,
-        cap=config.max_traces,
-        seed=config.seed,
-        model=model,
-        endpoints=tuple(endpoints),
-        confidence=config.confidence_kind,
-        concurrency=config.concurrency,
+    return RunRecord(
+        total,
+        currency,
+        spec.to_plain() if stored else {},
+        model=sources.model,
+        endpoints=tuple(sources.endpoints),
         name=name,
         version=__version__,
-        more={"worst": currency.hold, **({"plan": config.to_plain()} if stored else {})},
     )
 
 
-def bounded_config(config: RunConfig, problems: Sequence[Problem], samplers: Sequence[Sampler]) -> RunConfig:
-    """The configuration with a token limit per trace, where the budget needs one: its own, else the servers'."""
-    prompt = _longest_prompt(config, problems)
-    return replace(config, sampling=bounded(config.sampling, Amount.parse(config.budget), samplers, prompt))
+def bounded_spec(spec: RunSpec, problems: Sequence[Problem], samplers: Sequence[Sampler]) -> RunSpec:
+    """The spec with a token limit per trace, where the budget needs one: its own, else the servers'."""
+    prompt = _longest_prompt(spec, problems)
+    return spec.with_options(sampling=bounded(spec.sampling, Amount.parse(spec.spending.budget), samplers, prompt))
 
 
-def _longest_prompt(config: RunConfig, problems: Sequence[Problem]) -> int:
+def _longest_prompt(spec: RunSpec, problems: Sequence[Problem]) -> int:
     """The tokens of the longest prompt at most; 0 where traces count one each."""
-    if Amount.parse(config.budget).ledger_unit == "traces":
+    if Amount.parse(spec.spending.budget).ledger_unit == "traces":
         return 0
-    return max(prompt_of(problem, config.system).max_tokens for problem in problems)
+    return max(prompt_of(problem, spec.reading.system).max_tokens for problem in problems)
 
 
 def _check_total(total: int, currency: Currency, questions: int) -> None:
@@ -102,12 +95,15 @@ def _check_total(total: int, currency: Currency, questions: int) -> None:
         )
 
 
-def identity_of(config: RunConfig, problems: Iterable[Problem], model: str) -> str:
+def identity_of(spec: RunSpec, problems: Iterable[Problem], model: str) -> str:
     """A digest of all that decides what a run asks and how it is answered, but for its budget and its servers."""
-    apart = {*OPERATIONAL, "budget", "keep_texts"}
-    plain = {name: value for name, value in config.to_plain().items() if name not in apart}
-    if not config.soft:  # runs of before that were not soft either go on
-        del plain["soft"]
+    sections = spec.to_plain()
+    plain: dict[str, Any] = {"sampling": sections.pop("sampling")}
+    for section, values in sections.items():
+        for field in fields(SECTIONS[section]):
+            later = field.name in ADDED_FIELDS and values[field.name] in (default_of(field), [])
+            if not (field.metadata["operational"] or field.name in ("budget", "keep_texts") or later):
+                plain[field.name] = values[field.name]
     digest = sha256(json.dumps([model, plain], sort_keys=True).encode())
     for problem in problems:
         digest.update(repr(question_row(0, 0, problem)).encode("utf-8", "surrogatepass"))
@@ -131,85 +127,109 @@ def earlier_run(store: Store, identity: str, budget: str) -> RunSummary | None:
     return same
 
 
-def config_of(settings: RunSettings, code: str | None = None) -> RunConfig:
-    """The configuration that a stored run was begun with, and the answer type that its first traces chose.
+def spec_of_run(record: RunRecord, code: str | None = None) -> RunSpec:
+    """The spec that a stored run was begun with, and the answer type that its first traces chose.
 
     Answers that were read by code are taken as they are recorded, unless the user named it again: ``code``.
     """
-    try:
-        plan = settings.more["plan"]
-        answer = plan["answer"]
-        by_questions = answer is None and code is not None and reader_of(code, None) != code
-        if code not in (None, answer) and not by_questions:
-            raise InputError(f"this run reads its answers as {answer or 'they come'}, not as {code}: leave it out.")
-        config = RunConfig.from_plain({**plan, "answer": answer and reader_of(answer, code)})
-        return config.settled(settings.more["answer_type"]) if "answer_type" in settings.more else config
-    except (KeyError, TypeError, AttributeError) as error:
-        raise StateError(f"this run was not made by `pets solve`, or by a newer pets ({error!r}).") from None
+    answer = record.spec.get("reading", {}).get("answer")
+    by_questions = answer is None and code is not None and reader_of(code, None) != code
+    if code not in (None, answer) and not by_questions:
+        raise InputError(f"this run reads its answers as {answer or 'they come'}, not as {code}: leave it out.")
+    reading = {**record.spec.get("reading", {}), "answer": answer and reader_of(answer, code)}
+    spec = RunSpec.from_plain({**record.spec, "reading": reading})
+    return spec if record.answer_type is None else spec.settled(record.answer_type)
 
 
-def config_to_read(run: RunView, settings: RunSettings) -> RunConfig:
-    """The configuration of a run that goes on; refused where its texts are read by code that nobody named again."""
-    config = config_of(settings, run.code)
-    own = (answer_type_of(problem, config.answer) for problem in run.problems())
-    for reader in (None if config.answer is None else as_answer_type(config.answer), *own):
+def spec_to_read(run: RunView, record: RunRecord) -> RunSpec:
+    """The spec of a run that goes on; refused where its texts are read by code that nobody named again."""
+    spec = spec_of_run(record, run.code)
+    answer = spec.reading.answer
+    own = (answer_type_of(problem, answer) for problem in run.problems())
+    for reader in (None if answer is None else as_answer_type(answer), *own):
         if isinstance(reader, Recorded) and reader.reader:
             raise InputError(
                 f"run {run.id} reads its answers with {reader.reader}, and a store alone names no code: give "
                 f"--answer {reader.reader} to run that code."
             )
-    return config
+    return spec
 
 
-def kept_going(settings: RunSettings) -> RunSettings:
-    """The settings of a run that goes on whatever its first traces said."""
-    return replace(settings, more={**settings.more, "plan": {**settings.more["plan"], "keep_going": True}})
+def kept_going(record: RunRecord) -> RunRecord:
+    """The record of a run that goes on whatever its first traces said."""
+    keeping = {**record.spec.get("keeping", {}), "keep_going": True}
+    return replace(record, spec={**record.spec, "keeping": keeping})
 
 
-def total_so_far(settings: RunSettings, questions: int) -> int:
+def rebudgeted(record: RunRecord, text: str, questions: int, spent: int) -> RunRecord:
+    """The record with another budget, in the currency that the run has: ``+2000`` more, or ``=5000`` in all.
+
+    >>> rebudgeted(RunRecord(100), "+2x", questions=10, spent=60).total
+    120
+    >>> rebudgeted(RunRecord(100), "2x", questions=10, spent=60)
+    Traceback (most recent call last):
+    pets.errors.BudgetError: 2x more, or 2x in all? Write +2x to add to the run's budget, or =2x for its new total.
+    """
+    sign, text = text[:1], text.lstrip("+=")
+    amount = Amount.parse(text)
+    if sign not in ("+", "="):
+        raise BudgetError(
+            f"{text} more, or {text} in all? Write +{text} to add to the run's budget, or ={text} for its new total."
+        )
+    if amount.ledger_unit != record.currency.unit:
+        units = [unit.replace("picodollars", "dollars") for unit in (record.currency.unit, amount.ledger_unit)]
+        raise BudgetError(f"this run counts {units[0]}; {sign}{text} is in {units[1]}.")
+    total = total_of(amount, questions) + (record.total if sign == "+" else 0)
+    if total < spent:
+        words = [amount_words(*record.currency.shown(number)) for number in (spent, total)]
+        raise BudgetError(f"this run has spent {words[0]}: a total of {words[1]} is less. Write +AMOUNT to add to it.")
+    return replace(record, total=total)
+
+
+def total_so_far(record: RunRecord, questions: int) -> int:
     """The run's budget; that of a stream by windows grows with its questions."""
-    stream = settings.more.get("stream")
-    window = None if stream is None else Budget.from_plain(stream["budget"]).window
-    return settings.total if window is None else window.amount * -(-questions // window.questions)
+    return record.total if record.window is None else record.window[1] * -(-questions // record.window[0])
 
 
-def options_of(problem: Problem, config: RunConfig) -> int | None:
+def options_of(problem: Problem, spec: RunSpec) -> int | None:
     """The size of a question's closed answer set; ``None`` where it is open."""
-    return problem.options or answer_type_of(problem, config.answer).options
+    return problem.options or answer_type_of(problem, spec.reading.answer).options
 
 
-def run_pace(config: RunConfig, currency: Currency, traces: int, questions: int) -> Pace:
-    """How a run is spread over time that brings about so many traces."""
+def run_pace(
+    spec: RunSpec, record: RunRecord, questions: int, run: RunView | None = None, traces: int | None = None
+) -> Pace:
+    """How a run is spread over time that brings about so many ``traces``; as its budget and past say if not given."""
     return pace_of(
-        config.make_policy(),
-        traces,
+        spec.make_policy(),
+        _traces_to_pace(spec, record, questions, run) if traces is None else traces,
         questions,
-        config.concurrency,
-        waves=config.waves,
-        patience=config.patience,
-        needs_feedback=config.target_consistency is not None or not currency.counts_traces,
+        spec.pacing.in_flight,
+        waves=spec.pacing.waves,
+        patience=spec.pacing.patience,
+        needs_feedback=spec.spending.target_consistency is not None or not record.currency.counts_traces,
     )
 
 
-def traces_to_pace(settings: RunSettings, questions: int, run: RunView | None = None) -> int:
+def _traces_to_pace(spec: RunSpec, record: RunRecord, questions: int, run: RunView | None) -> int:
     """About how many traces the budget brings, since some was added last; without any seen, each at its dearest."""
     summary = None if run is None else run.summary()
-    traces = settings.total // settings.currency.hold
+    traces = record.total // record.currency.hold
     if summary is not None and summary.traces and summary.spent:
-        traces = settings.total * summary.traces // summary.spent
-    if settings.cap is not None:
-        traces = min(traces, settings.cap * questions)
+        traces = record.total * summary.traces // summary.spent
+    if spec.spending.max_traces is not None:
+        traces = min(traces, spec.spending.max_traces * questions)
     return max(0, traces - (0 if run is None else run.load("topped_up_at") or 0))
 
 
-def new_allocator(config: RunConfig, settings: RunSettings, problems: Sequence[Problem], waves: int = 0) -> Allocator:
+def new_allocator(spec: RunSpec, record: RunRecord, problems: Sequence[Problem], waves: int = 0) -> Allocator:
     """A new allocator with the run's whole budget, which is spent in so many waves if any are given."""
-    questions = [Question(problem.id, options=options_of(problem, config)) for problem in problems]
-    budget = Budget(total_so_far(settings, len(questions)), settings.cap, settings.currency)
-    policy = config.make_policy().with_waves(waves) if waves else config.make_policy()
+    questions = [Question(problem.id, options=options_of(problem, spec)) for problem in problems]
+    budget = Budget(total_so_far(record, len(questions)), spec.spending.max_traces, record.currency)
+    policy = spec.make_policy().with_waves(waves) if waves else spec.make_policy()
     horizon = None if policy.waves else len(questions)  # waves are planned over all questions at once
-    votes = SoftVoteCount() if config.soft else VoteCount()
-    return Allocator(policy, budget, questions, horizon=horizon, seed=settings.seed, votes=votes)
+    votes = SoftVoteCount() if spec.reading.soft else VoteCount()
+    return Allocator(policy, budget, questions, horizon=horizon, seed=spec.serving.seed, votes=votes)
 
 
 def adopt_run(
@@ -248,30 +268,24 @@ def adopt_run(
 
 def restored(view: RunView) -> Allocator:
     """The allocator of a stored run, everything paid for adopted."""
-    config, problems = config_of(view.settings, view.code), list(view.problems())
+    spec, problems = spec_of_run(view.settings, view.code), list(view.problems())
     by_id = {problem.id: problem for problem in problems}
 
     def labels(id: str, forms: list[str]) -> dict[str, str]:
-        return OpenQuestion(by_id[id], answer_type_of(by_id[id], config.answer)).restore(forms)
+        return OpenQuestion(by_id[id], answer_type_of(by_id[id], spec.reading.answer)).restore(forms)
 
-    allocator = new_allocator(config, view.settings, problems)
-    adopt_run(allocator, view, labels, config.confidence_kind)
+    allocator = new_allocator(spec, view.settings, problems)
+    adopt_run(allocator, view, labels, spec.confidence_kind)
     return allocator
 
 
 def results(view: RunView, allocator: Allocator, *, texts: bool = True) -> Iterator[Answer]:
     """The answers that ``pets solve`` prints, from the store; without ``texts`` far less is read."""
-    config = config_of(view.settings, view.code)
-    price = price_in_money(config, view.settings.model)
-    totals = stored_totals(view.traces(texts=texts), config.confidence_kind, price)
+    spec = spec_of_run(view.settings, view.code)
+    price = spec.price_in_money(view.settings.model)
+    totals = stored_totals(view.traces(texts=texts), spec.confidence_kind, price)
     over = view.summary().state == "finished"
-    return answers(list(view.problems()), allocator, totals, config, price, over=over)
-
-
-def price_in_money(config: RunConfig, model: str) -> Currency | None:
-    """What the run's traces cost in money that do not say so themselves; ``None`` where a price is not known."""
-    price = config.price_at_most(model)
-    return None if price is None else price.currency()
+    return answers(list(view.problems()), allocator, totals, spec, price, over=over)
 
 
 def stored_totals(
@@ -289,7 +303,7 @@ def answers(
     problems: Sequence[Problem],
     allocator: Allocator,
     totals: Iterable[tuple[str, QuestionTotals]],
-    config: RunConfig,
+    spec: RunSpec,
     price: Currency | None,
     failures: Mapping[str, PetsError] | None = None,
     *,
@@ -308,7 +322,7 @@ def answers(
         own = current if id == problem.id else None
         if id == problem.id:
             id, current = next(pending, ("", None))
-        question = OpenQuestion(problem, answer_type_of(problem, config.answer), price=price, totals=own)
+        question = OpenQuestion(problem, answer_type_of(problem, spec.reading.answer), price=price, totals=own)
         verdict, failure = allocator.verdict(problem.id), (failures or {}).get(problem.id)
         error = None if failure is None or verdict.votes else str(failure)
         complete = allocator.complete(problem.id, over=over)
@@ -342,8 +356,7 @@ def note_end(run: Run, driver: Driver) -> None:
 def _with_lost(view: RunView) -> Iterator[StoredTrace]:
     """Traces and lost launches together, question by question in launch order; those in batch jobs are not lost."""
     waiting: dict[str, list[StoredTrace]] = {}
-    by_jobs = bool(view.settings.more.get("plan", {}).get("batch_api"))
-    for trace in lost_traces(() if by_jobs else view.lost(), view.settings.currency):
+    for trace in lost_traces(() if view.settings.batch_api else view.lost(), view.settings.currency):
         waiting.setdefault(trace.question, []).append(trace)
     if not waiting:
         yield from view.traces(texts=False)

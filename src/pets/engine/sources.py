@@ -4,10 +4,12 @@ Several models become one mixture here, and callers of the samplers need not kno
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from pets.answers.judge import Judge
 from pets.core.mixture import ModelMixture
-from pets.engine.config import RunConfig
 from pets.engine.models import Endpoints, Keys, endpoints_by_model, keys_by_model
+from pets.engine.spec import RunSpec
 from pets.errors import InputError
 from pets.registry import as_sampler
 from pets.samplers import Sampler
@@ -17,6 +19,25 @@ from pets.samplers.mixture import MixtureSampler
 from pets.samplers.openai import OpenAISampler
 
 Samplers = str | Sampler | Sequence[str | Sampler]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a run asks: its samplers, and their endpoints as a store keeps them, ``MODEL=URL`` of several models.
+
+    ``judge`` is the model that judges answers, where that is another.
+    """
+
+    samplers: Sequence[Sampler] = ()
+    endpoints: Sequence[str] = ()
+    model: str = ""
+    judge: Sampler | None = None
+
+    def judged_by(self, judge: Judge | None) -> "Sources":
+        """The same with the server that the judge names: without a key, which is for the run's own."""
+        if judge is None or judge.endpoint is None:
+            return self
+        return replace(self, judge=OpenAISampler(judge.endpoint, judge.model or self.model))
 
 
 def source_name(
@@ -47,38 +68,38 @@ def sources_of(
     model: str | None,
     key: Keys,
     headers: Mapping[str, str] | None,
-    config: RunConfig,
-) -> tuple[list[str], list[Sampler]]:
-    """The endpoints as a store keeps them, ``MODEL=URL`` of several models, and the sampler of each."""
-    names = [share.name for share in config.models]
+    spec: RunSpec,
+) -> Sources:
+    """The samplers that the caller has, else those of the endpoints."""
+    names = [share.name for share in spec.serving.models]
     if not names:
         if isinstance(endpoint, Mapping) or isinstance(key, Mapping) or isinstance(samplers, Mapping):
             raise InputError("a mapping gives each of several models its own; name them: model=[...].")
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
-        return endpoints, _samplers(samplers, endpoints, model, key, headers, config)
+        return Sources(_samplers(samplers, endpoints, model, key, headers, spec), endpoints, model or "")
     urls, keys = endpoints_by_model(names, endpoint), keys_by_model(names, key)
     listed = [f"{name}={url}" for name in names for url in urls[name]]
     if isinstance(samplers, Sequence) and all(isinstance(sampler, MixtureSampler) for sampler in samplers):
-        return listed, _samplers(samplers, (), None, None, headers, config)
+        return Sources(_samplers(samplers, (), None, None, headers, spec), listed, model or "")
     if samplers is not None and not isinstance(samplers, Mapping):
         raise InputError("several models need a sampler each: sampler={model: sampler, ...}.")
     if samplers is not None and set(samplers) != set(names):
         raise InputError(f"there are samplers of {', '.join(samplers)} for the models {', '.join(names)}.")
     own = {
-        name: _samplers(None if samplers is None else samplers[name], urls[name], name, keys[name], headers, config)
+        name: _samplers(None if samplers is None else samplers[name], urls[name], name, keys[name], headers, spec)
         for name in names
     }
-    return listed, mixed(config, own)
+    return Sources(mixed(spec, own), listed, model or "")
 
 
-def mixed(config: RunConfig, samplers: Mapping[str, Sequence[Sampler]]) -> list[Sampler]:
+def mixed(spec: RunSpec, samplers: Mapping[str, Sequence[Sampler]]) -> list[Sampler]:
     """The samplers of the configuration's models as one mixture."""
-    mixture = ModelMixture(tuple(share.weight for share in config.models))
-    prices = config.prices("")
+    mixture = ModelMixture(tuple(share.weight for share in spec.serving.models))
+    prices = spec.prices("")
     differ = len(set(prices)) > 1
     return [
         MixtureSampler(sampler, mixture, index, share.name, prices[index].currency() if differ else None)
-        for index, share in enumerate(config.models)
+        for index, share in enumerate(spec.serving.models)
         for sampler in samplers[share.name]
     ]
 
@@ -89,7 +110,7 @@ def _samplers(
     model: str | None,
     key: str | Sequence[str | None] | None,
     headers: Mapping[str, str] | None,
-    config: RunConfig,
+    spec: RunSpec,
 ) -> list[Sampler]:
     """The samplers that the caller has, else those of the endpoints."""
     if samplers is None:
@@ -97,10 +118,10 @@ def _samplers(
             endpoints,
             model,
             key=key,
-            headers=check_resent(config, headers),
-            stream=config.confidence_kind is not None,
-            timeout=config.timeout,
-            batch_api=config.batch_api,
+            headers=check_resent(spec, headers),
+            stream=spec.confidence_kind is not None,
+            timeout=spec.serving.timeout,
+            batch_api=spec.serving.batch_api,
         )
     several = [samplers] if isinstance(samplers, str | Sampler) else samplers
     return [as_sampler(sampler) for sampler in several]
@@ -146,8 +167,8 @@ def endpoint_keys(endpoints: Sequence[str], key: str | Sequence[str | None] | No
     return keys
 
 
-def check_resent(config: RunConfig, headers: Mapping[str, str] | None) -> dict[str, str]:
+def check_resent(spec: RunSpec, headers: Mapping[str, str] | None) -> dict[str, str]:
     """The headers, if they are those that the run began with: a store keeps their names alone."""
-    if missing := set(config.headers) - set(headers or ()):
+    if missing := set(spec.serving.headers) - set(headers or ()):
         raise InputError(f"this run sends the header {sorted(missing)[0]}, whose value is not kept: give it again.")
     return dict(headers or {})

@@ -4,7 +4,7 @@ A field is declared once: its type, its default, its help text, what it may hold
 verb does not honour is refused (:meth:`RunSpec.check`) and never dropped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypedDict, get_type_hints
 from pets.answers.base import AnswerType
 from pets.arguments import Interval, check_fields, check_values, setting
 from pets.confidence import KINDS, Kind
+from pets.core.money import Currency
 from pets.core.policy import Policy
 from pets.engine.budget import TokenPrice, price_of
 from pets.engine.models import ModelShare, shares_from_plain, with_prices
@@ -311,14 +312,14 @@ class RunSpec:
         return cls().with_options(**options)
 
     def with_options(self, **options: Any) -> Self:
-        """The same with some of its fields replaced.
+        """The same with some of its fields replaced, or whole sections.
 
         >>> RunSpec().with_options(budjet=5)
         Traceback (most recent call last):
         pets.errors.InputError: there is no option 'budjet'; did you mean budget?
         """
-        values = dict(options)
-        _check_names(values)
+        values = {name: value for name, value in options.items() if name not in SECTIONS}
+        check_option_names(values, SECTION_OF)
         check_values(OPTION_HINTS, values)
         if "budget" in values:
             values["budget"] = str(values["budget"])
@@ -331,8 +332,14 @@ class RunSpec:
         sections: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             sections.setdefault(SECTION_OF[name], {})[name] = value
-        changed = {section: replace(getattr(self, section), **own) for section, own in sections.items()}
+        changed = {section: options[section] for section in SECTIONS if section in options}
+        for section, own in sections.items():
+            changed[section] = replace(changed.get(section, getattr(self, section)), **own)
         return replace(self, **changed)
+
+    def get(self, name: str) -> Any:
+        """The field of that name, whichever section has it."""
+        return getattr(getattr(self, SECTION_OF[name]), name)
 
     def check(self, verb: str) -> Self:
         """The same, if the verb honours whatever is set in it.
@@ -342,7 +349,7 @@ class RunSpec:
         pets.errors.InputError: soft is True, which `pets stream` does not honour, but solve: leave it out.
         """
         for spec in (spec for section in SECTIONS.values() for spec in fields(section)):
-            value = getattr(getattr(self, SECTION_OF[spec.name]), spec.name)
+            value = self.get(spec.name)
             if value != default_of(spec) and not is_honoured(spec, verb):
                 others = ", ".join(spec.metadata["verbs"])
                 raise InputError(
@@ -422,6 +429,11 @@ class RunSpec:
         prices = self.prices(model)
         return TokenPrice.dearest(prices) if prices else None
 
+    def price_in_money(self, model: str) -> Currency | None:
+        """What traces cost in money that do not say so themselves; ``None`` where a price is not known."""
+        price = self.price_at_most(model)
+        return None if price is None else price.currency()
+
     @property
     def confidence_kind(self) -> Kind | None:
         """The confidence to tell the policy: a policy that weighs traces gets the tail's unless another was chosen."""
@@ -463,12 +475,13 @@ def is_honoured(spec: Field[Any], verb: str) -> bool:
     return verb in spec.metadata.get("verbs", VERBS)
 
 
-def _check_names(values: Mapping[str, object]) -> None:
+def check_option_names(values: Mapping[str, object], known: Collection[str]) -> None:
+    """Refuse an option that there is not, with the name that comes closest."""
     if "max_per_question" in values:
         raise InputError("the option max_per_question is now max_traces.")
-    if unknown := [name for name in values if name not in SECTION_OF]:
-        close = get_close_matches(unknown[0], SECTION_OF, 1)
-        hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(SECTION_OF))}."
+    if unknown := [name for name in values if name not in known]:
+        close = get_close_matches(unknown[0], known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(known))}."
         raise InputError(f"there is no option {unknown[0]!r}; {hint}")
 
 

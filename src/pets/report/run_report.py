@@ -15,10 +15,10 @@ import numpy as np
 from pets.core.allocator import Allocator
 from pets.core.certificate import expected_share
 from pets.core.money import amount_words
-from pets.engine.config import RunConfig
 from pets.engine.progress import Certifier, decisions_of
 from pets.engine.question import Answer, OpenQuestion, answer_type_of, group_by_question
-from pets.engine.resume import config_of, restored, results, total_so_far
+from pets.engine.resume import restored, results, spec_of_run, total_so_far
+from pets.engine.spec import RunSpec
 from pets.engine.summary import AnswerSummary, no_vote_words, wilson
 from pets.errors import InputError
 from pets.prompts import Prompt
@@ -66,7 +66,7 @@ class RunData:
     """
 
     view: RunView
-    config: RunConfig
+    spec: RunSpec
     problems: Sequence[Problem]
     answers: Sequence[Answer]
     consistency: tuple[float, float, float]
@@ -87,7 +87,7 @@ class RunData:
 
 def read_run(view: RunView) -> RunData:
     """All of it; a run at work is read as it stands."""
-    config, problems, allocator = config_of(view.settings, view.code), list(view.problems()), restored(view)
+    spec, problems, allocator = spec_of_run(view.settings, view.code), list(view.problems()), restored(view)
     answers = list(results(view, allocator, texts=False))
     if not any(answer.traces for answer in answers):
         raise InputError(f"run {view.id} has no trace yet; there is nothing to report.")
@@ -95,17 +95,17 @@ def read_run(view: RunView) -> RunData:
     certify = Certifier(decisions, allocator.policy.zone)
     mean = sum(answer.traces for answer in answers) / len(answers)
     most = min(MAX_HORIZON, max(MIN_HORIZON, round(HORIZON * mean)))
-    questions = _questions(view, config, problems, allocator)
+    questions = _questions(view, spec, problems, allocator)
     looked_at = [(index, answers[index].id) for index in least_certain(answers)[:LOOKED_AT]]
     uniform, spent = budget_curves(questions, certify.prior, allocator.policy, most=most, zone=certify.zone)
     return RunData(
         view,
-        config,
+        spec,
         problems,
         answers,
         expected_share(map(certify, decisions)),
         uniform,
-        None if config.soft else spent,
+        None if spec.reading.soft else spent,
         {id: _first_traces(view, index, id) for index, id in looked_at},
     )
 
@@ -116,16 +116,14 @@ def least_certain(answers: Sequence[Answer]) -> list[int]:
     return sorted(sampled, key=lambda index: answers[index].certificate)
 
 
-def _questions(
-    view: RunView, config: RunConfig, problems: Sequence[Problem], allocator: Allocator
-) -> list[RunQuestion]:
+def _questions(view: RunView, spec: RunSpec, problems: Sequence[Problem], allocator: Allocator) -> list[RunQuestion]:
     """The questions with their votes in launch order, some of them where they are many."""
     chosen = {problem.id: problem for problem in problems[:: max(1, -(-len(problems) // CURVE_QUESTIONS))]}
     groups = {id: group for id, group in group_by_question(view.traces(texts=False)) if id in chosen}
     questions = []
     for id, problem in chosen.items():
         traces = groups.get(id, [])
-        question = OpenQuestion(problem, answer_type_of(problem, config.answer))
+        question = OpenQuestion(problem, answer_type_of(problem, spec.reading.answer))
         names = question.restore(trace.answer for trace in traces if trace.answer is not None)
         classes = dict.fromkeys(names.values())
         right = [name for name in classes if question.is_right(name)]
@@ -154,7 +152,7 @@ def run_page(view: RunView) -> str:
     page = Page(name, f"{words} Begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(stored.created))}.")
     if stored.state != "finished":
         page.warning(_unfinished(run))
-    no_votes = no_vote_words(summary, run.config.sampling.max_tokens)
+    no_votes = no_vote_words(summary, run.spec.sampling.max_tokens)
     if summary.no_vote_share >= WARNED_SHARE:
         page.warning(no_votes)
     page.tiles(_tiles(run, summary))
@@ -291,7 +289,7 @@ def _text_of(run: RunData, index: int) -> str:
     if not question.strip():
         return text
     bare = replace(problem, prompt=Prompt.question(question))
-    return question if run.config.asked(bare).prompt == Prompt.chat(text) else text
+    return question if run.spec.asked(bare).prompt == Prompt.chat(text) else text
 
 
 def _voted(run: RunData, index: int) -> VotedQuestion:
@@ -355,7 +353,7 @@ def _kinds(answer: Answer) -> list[str]:
 
 
 def _cost_section(page: Page, run: RunData, no_votes: str) -> None:
-    stored, models = run.view.summary(), [share.name for share in run.config.models] or [run.view.settings.model]
+    stored, models = run.view.summary(), [share.name for share in run.spec.serving.models] or [run.view.settings.model]
     spent, total = _spending(run)
     page.section("What it cost", f"{spent} of {total}, over {_duration(stored.updated - stored.created)}.")
     rows = [

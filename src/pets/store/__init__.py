@@ -6,7 +6,7 @@
 >>> from pets.samplers import Prompt
 >>> folder = tempfile.TemporaryDirectory()
 >>> with Store.open(Path(folder.name) / "runs.db") as store:
-...     with store.create(RunSettings("okg", total=100), [Problem("q1", Prompt("2 + 2 ="), "number", "4")]) as run:
+...     with store.create(RunRecord("okg", total=100), [Problem("q1", Prompt("2 + 2 ="), "number", "4")]) as run:
 ...         run.write([Launch("q1", 0)], [])                        # durable before it is dispatched
 ...         run.write([], [StoredTrace("q1", 0, "4", tokens=3)])    # durable before it is counted
 ...         [trace.answer for trace in run.traces()], list(run.lost())
@@ -18,9 +18,9 @@ machine too, with ``durability="machine"`` (one flush to disk per write). Withou
 writes, whole and in order, never the file.
 """
 
-from pets.store.records import LostLaunch, RunSettings, RunState, RunSummary, StoredTrace
+from pets.store.records import LostLaunch, RunRecord, RunState, RunSummary, StoredTrace
 from pets.store.run import Run, RunView
 from pets.store.store import Store
 from pets.types import Launch
 
-__all__ = ["Launch", "LostLaunch", "Run", "RunSettings", "RunState", "RunSummary", "RunView", "Store", "StoredTrace"]
+__all__ = ["Launch", "LostLaunch", "Run", "RunRecord", "RunState", "RunSummary", "RunView", "Store", "StoredTrace"]

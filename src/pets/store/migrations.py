@@ -7,6 +7,7 @@ steps: in PostgreSQL ``INTEGER`` becomes ``BIGINT``, ``REAL`` a double, and ``WI
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from pets.store.database import Database
 
@@ -42,6 +43,65 @@ def _costs_of_traces(transaction: Database) -> None:
                 "WHERE run = ?4 AND model = ?5",
                 (*prices, run, model),
             )
+
+
+FIELDS = {
+    "spending": ("budget", "policy", "max_traces", "target_consistency", "price", "overshoot"),
+    "pacing": ("concurrency", "waves", "patience"),
+    "serving": ("models", "headers", "rpm", "tpm", "timeout", "tries", "backoff", "batch_api", "seed"),
+    "reading": ("answer", "instruct", "system", "confidence", "soft"),
+    "keeping": ("keep_texts", "keep_going"),
+}
+"""Where the flat options of runs of before stand in their spec."""
+
+
+def _specs_of_runs(transaction: Database) -> None:
+    """What a run was told, in the sections of one spec; before, it stood in several places and under ``more``."""
+    for run, settings in transaction.execute("SELECT id, settings FROM runs").fetchall():
+        try:
+            record = _record_of(json.loads(settings))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # damaged: readers of the run are told
+        transaction.execute("UPDATE runs SET settings = ?1 WHERE id = ?2", (json.dumps(record), run))
+
+
+def _record_of(old: dict[str, Any]) -> dict[str, Any]:
+    """The record of a run of before: of this version's forerunners, or of version 0.1.0."""
+    more = old["more"]
+    plan = {"budget": old["budget"], "policy": old["policy"], "seed": old["seed"], "instruct": False, "sampling": {}}
+    plan |= {"max_traces": old["cap"], "confidence": old["confidence"], "concurrency": old["concurrency"]}
+    plan |= more.get("plan", {})
+    plan["max_traces"] = plan.pop("max_per_question", plan["max_traces"])
+    spec = {section: {name: plan[name] for name in names if name in plan} for section, names in FIELDS.items()}
+    window = None
+    if (stream := more.get("stream")) is not None:
+        window = stream["budget"]["window"]
+        spec["spending"] |= {"policy": stream["policy"], "max_traces": stream["budget"]["cap"]}
+        spec["spending"] |= {"horizon": stream["horizon"], "budget_window": window and window[0]}
+        spec["pacing"]["open_questions"] = stream["open_questions"]
+        spec["reading"]["answer_sizes"] = stream["options"]
+    return {
+        "total": old["total"],
+        "currency": _currency_of(old["currency"]),
+        "spec": {**spec, "sampling": plan["sampling"]},
+        "verb": "solve" if stream is None else "stream",
+        "window": window,
+        **{name: old[name] for name in ("model", "endpoints", "name", "version")},
+        "answer_type": more.get("answer_type"),
+    }
+
+
+def _currency_of(currency: dict[str, Any]) -> dict[str, Any]:
+    """A currency as it is kept; of ``rates`` for several models, as they once were, the dearest of each kind.
+
+    >>> _currency_of({"unit": "picodollars", "per_trace": 0, "rates": [[5, 2, 1], [9, 1]]})["per_prompt_token"]
+    2
+    """
+    rates = currency.pop("rates", ())
+    if rates:
+        output, prompt, cached = (max(kind) for kind in zip(*((row[0], row[1], row[-1]) for row in rates), strict=True))
+        currency |= {"per_token": output, "per_prompt_token": prompt, "per_cached_token": cached}
+    return currency
 
 
 MIGRATIONS: tuple[Step, ...] = (
@@ -127,4 +187,5 @@ MIGRATIONS: tuple[Step, ...] = (
     # What a trace might have said at the token that decides its answer, as JSON; most traces have none.
     "ALTER TABLE traces ADD COLUMN soft TEXT",
     _costs_of_traces,
+    _specs_of_runs,
 )

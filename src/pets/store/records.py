@@ -26,8 +26,7 @@ Parsed = TypeVar("Parsed")
 
 BAD_VALUES = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What reading a value raises that is not what was written."""
-PLAIN_SETTINGS = {"policy": str, "total": int, "currency": dict, "budget": str, "seed": int, "model": str, "name": str}
-PLAIN_SETTINGS |= {"endpoints": list, "concurrency": int, "more": dict}
+PLAIN_RECORD = {"total": int, "currency": dict, "spec": dict, "verb": str, "model": str, "name": str, "endpoints": list}
 
 # How a prompt stands in the store. A million questions are mostly of the first two forms, which cost nothing to read.
 TEXT, USER, CHAT = 0, 1, 2
@@ -50,70 +49,79 @@ def reading(noun: str) -> Callable[[Callable[..., Parsed]], Callable[..., Parsed
 
 
 @dataclass(frozen=True, slots=True)
-class RunSettings:
+class RunRecord:
     """All that a run needs to go on in another process: plain data, no key of any server.
 
-    ``budget`` is what the user wrote, ``total`` what it comes to in the currency's smallest unit. ``confidence`` is
-    the kind that votes are weighted by. ``more`` takes whatever else a driver wants to find again, as JSON.
+    ``spec`` is what the user said, in sections as :meth:`pets.engine.spec.RunSpec.to_plain` writes it; ``total`` is
+    what its budget comes to in the currency's smallest unit, or ``window`` of a stream without an end: so many
+    questions share so much. ``answer_type`` is the one that the first traces chose.
     """
 
-    policy: str
     total: int
     currency: Currency = field(default_factory=Currency)
-    budget: str = ""
-    cap: int | None = None
-    seed: int = 0
+    spec: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    verb: Literal["solve", "stream"] = "solve"
+    window: tuple[int, int] | None = None
     model: str = ""
     endpoints: tuple[str, ...] = ()
-    confidence: str | None = None
-    concurrency: int = 1
     name: str = ""  # of the question set
     version: str = ""  # of pets
-    more: Mapping[str, Any] = field(default_factory=dict)
+    answer_type: str | None = None
+
+    @property
+    def budget(self) -> str:
+        """The budget as the user wrote it."""
+        return str(self._said("spending", "budget", ""))
+
+    @property
+    def policy(self) -> str:
+        """The policy's spec; of one that was fitted, its name."""
+        policy = self._said("spending", "policy", "")
+        return str(policy["name"] if isinstance(policy, Mapping) else policy)
 
     @property
     def keeps_texts(self) -> bool:
-        """Whether the texts of traces are written; a driver's plan says so where they are not."""
-        return bool(self.more.get("plan", {}).get("keep_texts", True))
+        """Whether the texts of traces are written."""
+        return bool(self._said("keeping", "keep_texts", True))
+
+    @property
+    def confidence(self) -> str | None:
+        """The kind that votes are weighted by, where the user chose one."""
+        kind: str | None = self._said("reading", "confidence", None)
+        return kind
+
+    @property
+    def batch_api(self) -> bool:
+        """Whether the run is sampled by batch jobs."""
+        return bool(self._said("serving", "batch_api", False))
+
+    def _said(self, section: str, name: str, default: Any) -> Any:
+        return self.spec.get(section, {}).get(name, default)
 
     def to_json(self) -> str:
-        """As the store keeps them."""
+        """As the store keeps it."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The settings that :meth:`to_json` wrote.
+        """The record that :meth:`to_json` wrote.
 
-        >>> settings = RunSettings("okg", 100, endpoints=("http://localhost:8000/v1",))
-        >>> RunSettings.from_json(settings.to_json()) == settings
+        >>> record = RunRecord(100, endpoints=("http://localhost:8000/v1",), window=(8, 100))
+        >>> RunRecord.from_json(record.to_json()) == record
         True
         """
         try:
             data = json.loads(text)
-            for name, kind in PLAIN_SETTINGS.items():
-                if not isinstance(data.get(name, kind()), kind):
+            for name, kind in PLAIN_RECORD.items():
+                if not isinstance(data[name], kind):
                     raise TypeError(f"{name} is {type(data[name]).__name__}")
-            for name in ("plan", "stream"):
-                data["more"].get(name, {}).items()
-            data.pop("sampling", None)  # version 0.1.0 wrote it, always empty
-            currency = _currency_of(data["currency"])
-            return cls(**{**data, "currency": currency, "endpoints": tuple(data["endpoints"])})
+            for section in data["spec"].values():
+                section.items()
+            window = None if data["window"] is None else tuple(data["window"])
+            currency, endpoints = Currency(**data["currency"]), tuple(data["endpoints"])
+            return cls(**{**data, "currency": currency, "endpoints": endpoints, "window": window})
         except BAD_VALUES as error:
             raise StateError(f"the settings of a run are damaged ({error}); this pets cannot read them.") from None
-
-
-def _currency_of(data: dict[str, Any]) -> Currency:
-    """A currency as it is kept; of ``rates`` for several models, as they once were, the dearest of each kind.
-
-    >>> rates = [[5, 2, 1], [9, 1]]
-    >>> _currency_of({"unit": "picodollars", "per_trace": 0, "rates": rates}) == Currency("picodollars", 1, 0, 9, 2, 1)
-    True
-    """
-    rates = data.pop("rates", ())
-    if rates:
-        output, prompt, cached = (max(kind) for kind in zip(*((row[0], row[1], row[-1]) for row in rates), strict=True))
-        data |= {"per_token": output, "per_prompt_token": prompt, "per_cached_token": cached}
-    return Currency(**data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +211,7 @@ class RunSummary:
     tokens: int
     prompt_tokens: int
     spent: int
-    settings: RunSettings
+    settings: RunRecord
 
 
 def question_row(run: int, position: int, problem: Problem) -> Row:

@@ -13,7 +13,7 @@ from pets.store.database import Database, Release, RowError
 from pets.store.records import (
     LostLaunch,
     ModelTotals,
-    RunSettings,
+    RunRecord,
     RunState,
     RunSummary,
     StoredTrace,
@@ -39,7 +39,7 @@ class RunView:
     again that reads its answers, ``python:...``: a store alone names no code.
     """
 
-    def __init__(self, database: Database, id: int, settings: RunSettings, code: str | None = None) -> None:
+    def __init__(self, database: Database, id: int, settings: RunRecord, code: str | None = None) -> None:
         self.id = id
         self.settings = settings
         self.code = code
@@ -106,7 +106,7 @@ class Run(RunView):
     """
 
     def __init__(
-        self, database: Database, id: int, settings: RunSettings, release: Release, code: str | None = None
+        self, database: Database, id: int, settings: RunRecord, release: Release, code: str | None = None
     ) -> None:
         super().__init__(database, id, settings, code)
         self._release = release
@@ -172,7 +172,7 @@ class Run(RunView):
             row = self._database.one(sql.GET_RUN, self.id)
             return add_questions(transaction, self.id, problems, first=0 if row is None else row[4])
 
-    def change(self, settings: RunSettings) -> None:
+    def change(self, settings: RunRecord) -> None:
         """Change the run's settings; a top-up is a larger total."""
         with self._database.transaction() as transaction:
             transaction.execute(sql.CHANGE, (self.id, time.time(), settings.to_json()))
@@ -233,7 +233,7 @@ def add_questions(transaction: Database, run: int, problems: Iterable[Problem], 
 def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     """The summary of a row of ``runs``."""
     id, created, updated, _, questions, plain = row
-    settings = RunSettings.from_json(plain)
+    settings = RunRecord.from_json(plain)
     traces, answered, tokens, prompt_tokens, wasted, cached = database.one(sql.TOTALS, id) or (0,) * 6
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency
@@ -265,7 +265,7 @@ def _state_of(database: Database, run: int) -> RunState | None:
     return "running" if locked else "stopped" if row[3] is None else "finished"
 
 
-def _token_cost(database: Database, run: int, settings: RunSettings, tokens: Usage) -> int:
+def _token_cost(database: Database, run: int, settings: RunRecord, tokens: Usage) -> int:
     """What all ``tokens`` of a run cost; those of traces that have a cost of their own, as these say."""
     price, cost = settings.currency, 0
     if price.unit == "picodollars":

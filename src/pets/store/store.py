@@ -10,7 +10,7 @@ from pets.errors import InputError, StateError
 from pets.questions import Problem
 from pets.store import sql
 from pets.store.database import Database, Durability, Release, is_shared
-from pets.store.records import DELETED, LOST, RunSettings, RunSummary
+from pets.store.records import DELETED, LOST, RunRecord, RunSummary
 from pets.store.run import Run, RunView, add_questions, summary_of
 from pets.store.sqlite import SQLiteDatabase
 
@@ -59,7 +59,7 @@ class Store:
 
     def create(
         self,
-        settings: RunSettings,
+        settings: RunRecord,
         problems: Iterable[Problem],
         *,
         stream: bool = False,
@@ -160,7 +160,7 @@ class Store:
             )
         return release
 
-    def _find(self, run: int | str) -> tuple[int, RunSettings]:
+    def _find(self, run: int | str) -> tuple[int, RunRecord]:
         last = (self._database.one(sql.LAST_RUN) or (None,))[0]
         if last is None:
             raise InputError(f"{self.name} holds no run yet.")
@@ -170,4 +170,4 @@ class Store:
         row = self._database.one(sql.GET_RUN, min(int(text), 2**62))
         if row is None:
             raise InputError(f"{self.name} holds no run {text}; the last is {last}. `pets runs` lists them.")
-        return row[0], RunSettings.from_json(row[5])
+        return row[0], RunRecord.from_json(row[5])

@@ -1,0 +1,202 @@
+"""From questions, or from a store, to a run that can begin: its spec, its sources, its record."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from pets.engine.batch import batched
+from pets.engine.judging import judge_of
+from pets.engine.models import Endpoints, Keys, Models, model_name, model_shares
+from pets.engine.pacing import Pace
+from pets.engine.resume import (
+    bounded_spec,
+    earlier_run,
+    identity_of,
+    kept_going,
+    note_top_up,
+    rebudgeted,
+    run_pace,
+    run_record,
+    spec_of_run,
+    spec_to_read,
+)
+from pets.engine.sources import Samplers, Sources, source_name, sources_of
+from pets.engine.spec import SECTIONS, RunOptions, RunSpec, check_option_names
+from pets.errors import InputError, StateError
+from pets.questions import Problem, QuestionSet, find_questions
+from pets.questions.files import AUTO, problem_from
+from pets.samplers import Prompt
+from pets.store import Run, RunRecord, Store
+
+Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
+Origin = Literal["new", "unfinished", "finished"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRun:
+    """A run that can begin: new, taken up, or over already: then nothing is asked.
+
+    ``run`` is in the ``store`` already, under ``identity`` where the same call finds it again (``repeatable``).
+    """
+
+    spec: RunSpec
+    problems: Sequence[Problem]
+    record: RunRecord
+    sources: Sources
+    pace: Pace
+    store: Store | None = None
+    run: Run | None = None
+    origin: Origin = "new"
+    identity: str | None = None
+    repeatable: bool = False
+
+
+def open_run(
+    questions: Questions,
+    *,
+    endpoint: Endpoints | None = None,
+    model: Models | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
+    sampler: Samplers | Mapping[str, Samplers] | None = None,
+    store: str | Path | None = None,
+    new: bool = False,
+    spec: RunSpec | None = None,
+    options: RunOptions,
+) -> OpenedRun:
+    """A new run over questions, or the one of the store that asks the same."""
+    question_set = question_set_of(questions)
+    check_option_names(options, RunOptions.__annotations__)
+    spec = spec or RunSpec(sampling=question_set.sampling)
+    spec = spec.with_options(models=spec.serving.models or model_shares(model)).with_options(**options)
+    spec = batched(spec.check("solve"), model_name(model) or "")
+    if spec.serving.batch_api and store is None:
+        raise InputError("batch jobs outlive the process that hands them in: they need a store.")
+    problems = tuple(map(spec.asked, question_set.problems))
+    spec = spec.with_options(headers=tuple(sorted(headers or spec.serving.headers)))
+    name = ", ".join(map(str, spec.serving.models)) or model_name(model)
+    sources = sources_of(sampler, endpoint, name, key, headers, spec)
+    sources = sources.judged_by(judge_of(problems, spec.reading.answer))
+    identity = None
+    if store is not None:  # what cannot be kept is refused before there is a file
+        source = source_name(name, sampler, sources.samplers)
+        digest = identity_of(spec, problems, source or "")
+        identity = None if source is None else digest
+    with ExitStack() as stack:
+        opened = None if store is None else stack.enter_context(Store.open(store))
+        earlier = None
+        if opened is not None and identity is not None and not new:
+            earlier = earlier_run(opened, identity, spec.spending.budget)
+        if opened is not None and earlier is not None:
+            run = stack.enter_context(opened.open_run(earlier.id, code=spec.to_plain()["reading"]["answer"]))
+            spec = _asked_as(spec_of_run(run.settings, run.code), spec)
+            pace = run_pace(spec, run.settings, len(problems), run)  # or refuses: nothing changes
+            if spec.keeping.keep_going and earlier.state != "finished":
+                run.change(kept_going(run.settings))
+            stack.pop_all()  # all is well: it stays open
+            origin: Origin = "finished" if earlier.state == "finished" else "unfinished"
+            return OpenedRun(
+                spec, problems, run.settings, sources, pace, opened, run, origin, identity, repeatable=True
+            )
+        spec = bounded_spec(spec, problems, sources.samplers)
+        record = run_record(spec, problems, sources, name=question_set.name, stored=opened is not None)
+        pace = run_pace(spec, record, len(problems))
+        stack.pop_all()  # all is well: it stays open
+    repeatable = identity is not None and not new
+    return OpenedRun(spec, problems, record, sources, pace, opened, identity=identity, repeatable=repeatable)
+
+
+def reopen_run(
+    store: str | Path,
+    run: int | str = "last",
+    *,
+    endpoint: Endpoints | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
+    sampler: Samplers | Mapping[str, Samplers] | None = None,
+    concurrency: int | None = None,
+    waves: int | None = None,
+    patience: float | None = None,
+    answer: str | None = None,
+    budget: str | None = None,
+    keep_going: bool = False,
+) -> OpenedRun:
+    """The run of that number, or the last; :meth:`pets.engine.run.Engine.resume` says what of it can be changed."""
+    with ExitStack() as stack:
+        opened = stack.enter_context(Store.open(store, create=False))
+        stored = stack.enter_context(opened.open_run(run, code=answer))
+        if stored.settings.verb == "stream":
+            raise StateError(f"run {stored.id} is a stream; `pets resume` goes on with it.")
+        record, problems = stored.settings, tuple(stored.problems())
+        spec = spec_to_read(stored, record)
+        if keep_going:
+            spec, record = spec.with_options(keep_going=True), kept_going(record)
+        if concurrency is not None:
+            spec = spec.with_options(concurrency=concurrency)
+        if waves is not None or patience is not None:
+            spec = spec.with_options(waves=waves, patience=patience)
+        sources = sources_of(sampler, endpoint or record.endpoints, record.model or None, key, headers, spec)
+        sources = sources.judged_by(judge_of(problems, spec.reading.answer))
+        if budget is not None:
+            record = rebudgeted(record, budget, len(problems), stored.summary().spent)
+        pace = run_pace(spec, record, len(problems), stored)  # or refuses: nothing changes
+        if keep_going or budget is not None:
+            stored.change(record)
+        if budget is not None:
+            note_top_up(stored)
+            pace = run_pace(spec, record, len(problems), stored)  # of what is left to spend from here on
+        stack.pop_all()  # all is well: it stays open
+    return OpenedRun(spec, problems, record, sources, pace, opened, stored, "unfinished", repeatable=budget is None)
+
+
+def _asked_as(spec: RunSpec, now: RunSpec) -> RunSpec:
+    """The spec of a stored run, its servers asked as a user says now."""
+    names = [field for section in SECTIONS.values() for field in fields(section) if field.metadata["operational"]]
+    return spec.with_options(**{field.name: now.get(field.name) for field in names})
+
+
+def question_set_of(questions: Questions) -> QuestionSet:
+    """A set's name, a file, a set, a DataFrame, or questions one by one: texts, records as in a file, or problems.
+
+    >>> question_set_of(["What is 2 + 2?", {"question": "2 + 3?", "gold": 5}]).problems[1].gold
+    '5'
+    """
+    if isinstance(questions, QuestionSet):
+        return questions
+    if isinstance(questions, str | Path):
+        return find_questions(questions)
+    problems = tuple(_problem(number, question) for number, question in enumerate(_rows(questions), 1))
+    if not problems:
+        raise InputError("there are no questions; give at least one.")
+    return QuestionSet("questions", problems)
+
+
+def _rows(questions: Iterable[str | Problem | Mapping[str, Any]]) -> Iterable[str | Problem | Mapping[str, Any]]:
+    """The rows of a DataFrame of pandas or polars, which only they import; whatever else is given as it is."""
+    if hasattr(questions, "to_dicts"):
+        rows: list[dict[str, Any]] = questions.to_dicts()
+    elif hasattr(questions, "to_dict") and hasattr(questions, "columns"):
+        rows = questions.to_dict("records")
+    else:
+        return questions
+    return [{name: value for name, value in row.items() if not _is_missing(value)} for row in rows]
+
+
+def _is_missing(value: object) -> bool:
+    """Whether pandas says that nothing is there: NaN, NA or NaT."""
+    return value != value if isinstance(value, float) else type(value).__name__ in ("NAType", "NaTType")
+
+
+def _problem(number: int, question: str | Problem | Mapping[str, Any]) -> Problem:
+    if isinstance(question, Problem):
+        return question
+    if isinstance(question, str):
+        return Problem(f"q{number}", Prompt.question(question), AUTO)
+    if not isinstance(question, Mapping):
+        raise InputError(f"question {number} is {question!r}; expected a text, a Problem, or a record as in a file.")
+    try:
+        return problem_from(dict(question), number)
+    except InputError as error:
+        raise InputError(f"question {number}: {error}") from None
