@@ -73,7 +73,7 @@ def test_a_server_needs_the_name_of_a_model_and_gets_the_key_of_the_environment(
 
 def test_a_local_model_has_fewer_traces_in_flight():
     def concurrency(model, *groups):
-        return run_spec(model, SamplingOptions(), *groups, drawn=Sampling()).concurrency
+        return run_spec(model, SamplingOptions(), *groups, drawn=Sampling()).pacing.concurrency
 
     server, local = ModelOptions(endpoint=("http://x/v1",)), ModelOptions()
     assert [concurrency(server), concurrency(local), concurrency(local, PaceOptions(concurrency=3))] == [64, 16, 3]

@@ -150,7 +150,7 @@ def test_two_runs_are_compared_over_the_questions_that_both_ask(two):
 def test_the_cost_of_compared_runs_is_in_dollars(tmp_path):
     spec = RunSpec.of(budget="4x", price=TokenPrice(1.0, 2.0))
     settings, trace = (
-        run_record(spec, PROBLEMS[:1], model="m", stored=True),
+        run_record(spec, PROBLEMS[:1], Sources(model="m"), stored=True),
         StoredTrace("q0", 0, "0", "0", "stop", tokens=5, prompt_tokens=3),
     )
     with Store.open(tmp_path / "runs.db") as store:

@@ -186,7 +186,7 @@ def test_ctrl_c_keeps_what_is_in_flight_and_the_same_command_goes_on_and_pays_no
     assert again.exit_code == 0 and mock.stats.traces == 200
     assert "and is finished: its answers again, nothing is paid; --new starts anew" in again.stderr
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 10
-    assert "`pets top-up 1 --budget +AMOUNT` gives it more" in refused(*words[:4], "--model", "mock", "--budget", "21x")
+    assert "`pets resume 1 --budget +AMOUNT` gives it more" in refused(*words[:4], "--model", "mock", "--budget", "21x")
 
 
 def test_fewer_answers_are_written_beside_a_compressed_file_that_holds_more(questions, serve, tmp_path):

@@ -459,45 +459,6 @@ def test_a_question_that_is_refused_does_not_end_the_run():
     assert [answer.answer for answer in solution.answers] == ["C", None, "C"] and solution.spent == 12
 
 
-class Frame:
-    """As much of pandas' DataFrame as is used; a missing value is NaN there."""
-
-    columns = ("question", "answer")
-
-    def to_dict(self, orient):
-        assert orient == "records"
-        return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": float("nan")}]
-
-    def __iter__(self):
-        return iter(self.columns)
-
-
-class PolarsFrame:
-    """As much of polars' DataFrame as is used."""
-
-    def to_dicts(self):
-        return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": None}]
-
-    def __iter__(self):
-        raise AssertionError("a frame is read row by row")
-
-
-@pytest.mark.parametrize(
-    "questions", [Frame(), PolarsFrame(), [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?"}]]
-)
-def test_questions_come_as_a_data_frame_or_as_records(questions):
-    solution = solve(questions, sampler=Scripted(lambda prompt, seed: "The answer is 4."), budget="2x", answer="number")
-    assert [(answer.id, answer.answer, answer.gold) for answer in solution.answers] == [
-        ("1", "4", "4"),
-        ("2", "4", None),
-    ]
-
-
-def test_a_record_that_is_no_question_is_named_by_its_number():
-    with pytest.raises(InputError, match="question 2: "):
-        solve([{"question": "2 + 2?"}, {"gold": "4"}], sampler=Scripted())
-
-
 def test_inside_a_loop_the_main_threads_interrupt_stops_the_run_and_keeps_its_store(tmp_path):
     code = f"""
 import asyncio, os, signal, threading

@@ -28,7 +28,7 @@ class PastRun:
         if not spec.serving.batch_api:
             charge_lost(run)
             return
-        positions = {problem.id: place for place, problem in enumerate(problems)}
+        positions = {problem.id: index for index, problem in enumerate(problems)}
         jobs = launches_in_jobs(run.jobs(), run.lost(), positions, spec.seeds(len(problems)))
         self.awaited, never_sent = jobs
         self._whole_wave = not never_sent

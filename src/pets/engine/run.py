@@ -254,7 +254,7 @@ class Engine(LiveRun):
             zone=allocator.policy.zone,
             faults=dict(self.faults),
             complete=self._over(driver),
-            models={share.name: counted.given[place] for place, share in enumerate(self.spec.serving.models)},
+            models={share.name: counted.given[index] for index, share in enumerate(self.spec.serving.models)},
         )
 
     def _over(self, driver: Driver) -> bool:

@@ -6,7 +6,7 @@
 >>> from pets.samplers import Prompt
 >>> folder = tempfile.TemporaryDirectory()
 >>> with Store.open(Path(folder.name) / "runs.db") as store:
-...     with store.create(RunRecord("okg", total=100), [Problem("q1", Prompt("2 + 2 ="), "number", "4")]) as run:
+...     with store.create(RunRecord(total=100), [Problem("q1", Prompt("2 + 2 ="), "number", "4")]) as run:
 ...         run.write([Launch("q1", 0)], [])                        # durable before it is dispatched
 ...         run.write([], [StoredTrace("q1", 0, "4", tokens=3)])    # durable before it is counted
 ...         [trace.answer for trace in run.traces()], list(run.lost())

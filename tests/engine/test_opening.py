@@ -1,0 +1,83 @@
+"""Questions in any form become a run; the same again goes on with it, and a refusal changes nothing."""
+
+import pytest
+
+from pets.core.budget import Budget
+from pets.engine import Engine
+from pets.engine.opening import open_run, question_set_of, reopen_run
+from pets.errors import InputError, StateError
+from pets.policies.uniform import Uniform
+from pets.store import Store
+
+from ..streams import make_stream, stream_settings
+from .conftest import Scripted, asked
+
+
+class Frame:
+    """As much of pandas' DataFrame as is used; a missing value is NaN there."""
+
+    columns = ("question", "answer")
+
+    def to_dict(self, orient):
+        assert orient == "records"
+        return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": float("nan")}]
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
+class PolarsFrame:
+    """As much of polars' DataFrame as is used."""
+
+    def to_dicts(self):
+        return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": None}]
+
+    def __iter__(self):
+        raise AssertionError("a frame is read row by row")
+
+
+@pytest.mark.parametrize(
+    "questions", [Frame(), PolarsFrame(), [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?"}]]
+)
+def test_questions_come_as_a_data_frame_or_as_records(questions):
+    assert [(problem.id, problem.gold) for problem in question_set_of(questions).problems] == [("1", "4"), ("2", None)]
+
+
+def test_a_record_that_is_no_question_is_named_by_its_number():
+    with pytest.raises(InputError, match="question 2: "):
+        question_set_of([{"question": "2 + 2?"}, {"gold": "4"}])
+
+
+def test_there_is_at_least_one_question():
+    with pytest.raises(InputError, match="at least one"):
+        question_set_of([])
+
+
+@pytest.mark.parametrize("options", [{"horizon": 5}, {"models": ()}, {"max_n": 3}, {"answer_sizes": {}}])
+def test_what_solve_does_not_honour_is_no_option_of_it(options):
+    with pytest.raises(InputError, match="there is no option"):
+        open_run(asked("a"), sampler=Scripted(), options=options)
+
+
+def test_a_run_is_new_once_and_taken_up_from_then_on(tmp_path):
+    same = {"sampler": Scripted(), "model": "m", "store": tmp_path / "runs.db"}
+    new = open_run(asked("ab"), **same, options={"budget": "4x"})
+    assert (new.origin, new.repeatable, new.run, new.record.total) == ("new", True, None, 8)
+    new.store.create(new.record, new.problems, identity=new.identity).close()
+    new.store.close()
+    on = open_run(asked("ab"), **same, options={"budget": "4x", "concurrency": 3})
+    assert (on.origin, on.run.id, on.spec.pacing.concurrency) == ("unfinished", 1, 3)
+    assert on.record == new.record and on.spec.with_options(concurrency=None) == new.spec
+    Engine(on).close()
+    other = open_run(asked("ab"), **same, options={"budget": "9x"})  # nothing was paid for: another run
+    assert (other.origin, other.run) == ("new", None)
+    other.store.close()
+
+
+def test_a_stream_is_not_taken_up_as_a_run(tmp_path):
+    path = tmp_path / "runs.db"
+    make_stream(stream_settings(Uniform(), Budget(8, 4), horizon=2), [Scripted()], print, store=path).close()
+    with pytest.raises(StateError, match="is a stream"):
+        reopen_run(path)
+    with Store.open(path) as store:
+        store.open_run().close()  # nobody holds it
