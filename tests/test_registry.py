@@ -27,6 +27,7 @@ from pets.registry import (
     policies,
     samplers,
     spec_of,
+    typed_policy,
 )
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 
@@ -231,3 +232,39 @@ def test_what_no_spec_describes_cannot_be_stored_and_says_so_in_one_line(option,
     with pytest.raises(InputError, match="Install it as an entry point of pets, or run without a store") as error:
         pets.solve(["a?"], sampler=Echo("yes"), budget=2, store=store, **option)
     assert "\n" not in str(error.value) and not store.exists()
+
+
+OWN = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pets import QuotaPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Lead(QuotaPolicy):
+    solitary: ClassVar[bool] = True
+    lead: int = 3
+
+    def quota(self, tally, view):
+        return tally.launched + (2 * max(tally.counts, default=0) - tally.votes < self.lead)
+"""
+
+
+def test_a_policy_of_ones_own_code_is_made_where_it_is_typed_and_nowhere_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_rules.py").write_text(OWN)
+    assert make_policy("python:own_rules:Lead").lead == 3
+    assert typed_policy("python:own_rules:Lead:lead=2").lead == 2 and typed_policy("okg") == "okg"
+    for spec in (
+        "python:own_rules",
+        "python:own_rules:QuotaPolicy",
+        "python:own_rules:dataclass",
+        "python:own_rules:Lead:led=2",
+    ):
+        with pytest.raises(SpecError):
+            make_policy(spec)
+    with pytest.raises(InputError, match="cannot be imported"):
+        make_policy("python:no_such_module:Lead")
+    with pytest.raises(SpecError, match="there is no policy 'python'"):
+        as_policy("python:own_rules:Lead")  # what stores and files hold

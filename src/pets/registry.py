@@ -29,6 +29,7 @@ import pets.answers
 import pets.policies
 import pets.samplers
 from pets.answers.base import AnswerType
+from pets.answers.python import named_in
 from pets.arguments import checked
 from pets.core.policy import Policy
 from pets.errors import PetsError, SpecError
@@ -36,6 +37,7 @@ from pets.samplers.base import Sampler
 
 Base = TypeVar("Base")
 PLAIN = (int, float, str, bool)
+CODE_PREFIX = "python:"  # of specs that name a user's own code
 
 
 class Catalog(dict[str, type[Base]]):
@@ -66,24 +68,7 @@ class Catalog(dict[str, type[Base]]):
         if name not in self:
             broken = f" Broken plugins: {', '.join(sorted(self.broken))}." if self.broken else ""
             raise SpecError(f"there is no {self.noun} {name!r}. Known: {', '.join(sorted(self))}.{broken}")
-        options = self._options[name]
-        values: dict[str, Any] = {}
-        whole = _whole_option(self[name])
-        if whole and text:
-            values[whole] = text
-        for part in filter(None, () if whole else text.split(",")):
-            key, equals, value = part.partition("=")
-            if key not in options or not equals:
-                raise SpecError(f"{name}: there is no option {part!r}. {_listing(name, options)}")
-            values[key] = _value(name, options[key], value, options)
-        for key, option in options.items():
-            if option.default is Parameter.empty and key not in values:
-                hint = f"Write {name}:{key.upper()}." if key == whole else _listing(name, options)
-                raise SpecError(f"{name}: {key} is missing. {hint}")
-        try:
-            return self[name](**values)
-        except PetsError as error:
-            raise SpecError(f"{spec}: {error}") from error
+        return _made(self[name], name, text, self._options[name])
 
     def accept(self, value: str | Base) -> Base:
         """The object itself, or what a spec describes."""
@@ -144,10 +129,29 @@ def samplers() -> Catalog[Sampler]:
 def make_policy(spec: str) -> Policy:
     """The policy that ``name`` or ``name:option=value,option=value`` describes.
 
+    ``python:MODULE:CLASS`` and ``python:MODULE:CLASS:option=value`` make a policy of your own code, which this function
+    alone imports: it is for what a user typed. Stores and other files name no code (:func:`as_policy` takes none).
+
     >>> make_policy("price:rounds=3,warmup=2").rounds
     3
     """
-    return policies().make(spec)
+    if not spec.startswith(CODE_PREFIX):
+        return policies().make(spec)
+    module, _, rest = spec.removeprefix(CODE_PREFIX).partition(":")
+    name, _, text = rest.partition(":")
+    if not module or not name:
+        raise SpecError(
+            f"a policy of your own is python:MODULE:CLASS, such as python:my_file:ThreeInARow; got {spec!r}."
+        )
+    cls = named_in(module, name)
+    if not (isinstance(cls, type) and issubclass(cls, Policy)) or inspect.isabstract(cls):
+        raise SpecError(f"{module}.{name} is no policy: subclass IndexPolicy or QuotaPolicy, and write its method.")
+    return _made(cls, f"{CODE_PREFIX}{module}:{name}", text, _options(cls))
+
+
+def typed_policy(spec: str) -> str | Policy:
+    """A spec that a user typed: as it is or, where it names code, the policy that the code makes."""
+    return make_policy(spec) if spec.startswith(CODE_PREFIX) else spec
 
 
 @checked
@@ -219,6 +223,27 @@ def spec_of(value: Policy | AnswerType) -> str | None:
         return spec if catalog.make(spec) == value else None
     except SpecError:  # an option that no spec can set
         return None
+
+
+def _made(cls: type[Base], name: str, text: str, options: Mapping[str, Parameter]) -> Base:
+    """An object of a class with the options that a spec says after its name."""
+    values: dict[str, Any] = {}
+    whole = _whole_option(cls)
+    if whole and text:
+        values[whole] = text
+    for part in filter(None, () if whole else text.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in options or not equals:
+            raise SpecError(f"{name}: there is no option {part!r}. {_listing(name, options)}")
+        values[key] = _value(name, options[key], value, options)
+    for key, option in options.items():
+        if option.default is Parameter.empty and key not in values:
+            hint = f"Write {name}:{key.upper()}." if key == whole else _listing(name, options)
+            raise SpecError(f"{name}: {key} is missing. {hint}")
+    try:
+        return cls(**values)
+    except PetsError as error:
+        raise SpecError(f"{name}{':' * bool(text)}{text}: {error}") from error
 
 
 def _scan(package: ModuleType, base: type[Base]) -> dict[str, type[Base]]:

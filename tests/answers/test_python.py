@@ -68,7 +68,7 @@ def test_a_second_function_says_what_is_the_same(module):
         ("{module}", "named module:function"),
         ("{module}:", "named module:function"),
         ("no_such_module_here:read", "cannot be imported (ModuleNotFoundError"),
-        ("{module}:nothing", "has no function 'nothing'"),
+        ("{module}:nothing", "has no function or class 'nothing'"),
         ("{module}:broken", "broken('The answer is 42.') raised KeyError: 'x'"),
         ("{module}:number", "gave 42; an answer is a text, or None"),
     ],

@@ -178,3 +178,19 @@ def test_a_mixture_is_replayed_and_stands_beside_its_models(folder):
         "different kinds" in pets("replay", f"{folder / 'toy.model.jsonl'}+{folder / 'bad.jsonl'}", "--skip-bad").stderr
     )
     assert "not of folders" in pets("replay", f"{folder / 'toy.model.jsonl'}+{folder}", "--skip-bad").stderr
+
+
+def test_a_rule_of_ones_own_is_compared_with_a_column_of_its_own_spend(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_replayed.py").write_text(
+        "from dataclasses import dataclass\nfrom typing import ClassVar\nfrom pets import QuotaPolicy\n"
+        "@dataclass(frozen=True, slots=True)\nclass Two(QuotaPolicy):\n    solitary: ClassVar[bool] = True\n"
+        "    def quota(self, tally, view):\n        return 2\n"
+    )
+    own = ("--policy", "python:own_replayed:Two", "--policy", "uniform", "--workers", "1")
+    rows = [
+        json.loads(line)
+        for line in run(folder / "toy.model.jsonl", *own, *FEW, "--format", "jsonl").stdout.splitlines()
+    ]
+    spent = {row["policy"]: row["mean"] for row in rows if row["metric"] == "own_traces"}
+    assert spent == {"Two()": 2.0}

@@ -71,23 +71,26 @@ class Python(AnswerType):
 
 @lru_cache(maxsize=64)
 def _loaded(path: str) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
-    """The functions of a path; the current folder is looked through last, so that nothing in it hides a library."""
+    """The functions of a path."""
     module_name, *names = path.split(":")
     if not module_name or not 1 <= len(names) <= 2 or not all(names):
         raise InputError(f"a function is named module:function, such as my_answers:read; got {path!r}.")
+    functions = [named_in(module_name, name) for name in names]
+    return functions[0], functions[1] if len(functions) > 1 else None
+
+
+def named_in(module_name: str, name: str) -> Callable[..., Any]:
+    """What a user's module calls so; the current folder is looked through last, so that it hides no library."""
     if (folder := os.getcwd()) not in sys.path:  # noqa: PTH109 (as sys.path has it)
         sys.path.append(folder)
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # noqa: BLE001 (a module may fail in any way)
         raise InputError(f"the module {module_name!r} cannot be imported ({type(error).__name__}: {error}).") from None
-    functions: list[Callable[..., Any]] = []
-    for name in names:
-        function = getattr(module, name, None)
-        if not callable(function):
-            raise InputError(f"the module {module_name!r} has no function {name!r}.")
-        functions.append(function)
-    return functions[0], functions[1] if len(functions) > 1 else None
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if function is None or not callable(function):
+        raise InputError(f"the module {module_name!r} has no function or class {name!r}.")
+    return function
 
 
 def _called(path: str, function: Callable[..., Any], *arguments: str) -> object:

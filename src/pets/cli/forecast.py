@@ -18,7 +18,7 @@ from pets.engine.resume import restored
 from pets.errors import InputError
 from pets.lab import replay
 from pets.pools import pool_files, read_pool
-from pets.registry import make_policy
+from pets.registry import make_policy, typed_policy
 from pets.store import Store
 from pets.store.database import DEFAULT_STORE
 
@@ -102,7 +102,9 @@ def _replayed(path: Path, question: ForecastOptions, simulation: SimulationOptio
         raise InputError(f'there is no pool "{path}"; a run is a number or "last".')
     pool = read_pool(file)
     policy = question.policy
-    (result,) = replay([pool], [policy], repetitions=simulation.repetitions, seed=simulation.seed)[0].results
+    (result,) = replay([pool], [typed_policy(policy)], repetitions=simulation.repetitions, seed=simulation.seed)[
+        0
+    ].results
     if result.option is not None:
         raise InputError(f"{policy} has no curve over budgets; choose an index policy such as okg.")
     traces, values = result.traces[0], result.consistency

@@ -29,6 +29,7 @@ from pets.lab.calibration import CERTIFIED_AT
 from pets.lab.config import Target
 from pets.lab.mixture import SIZES, choose_and_score, mixture_lab, shares_of, usual_mixtures
 from pets.pools import Pool
+from pets.registry import typed_policy
 from pets.report import (
     certificate_table,
     charts_library,
@@ -61,7 +62,8 @@ class ContenderOptions:
     """Which policies are compared, and by which votes."""
 
     policies: tuple[str, ...] = option(
-        'A policy such as "okg:prior=1"; give it again for more. Without any, all that the pools allow.',
+        'A policy such as "okg:prior=1" or python:MODULE:CLASS; give it again for more. Without any, all that the '
+        "pools allow.",
         (),
         flags=("--policy",),
     )
@@ -138,7 +140,7 @@ def replay(
         raise InputError("--workers are processes of this machine and --ray takes the cluster's: leave one out.")
     protocol = _protocol(contenders, draws, result)
     pools, mixtures = reading.read_mixtures(paths)
-    specs = contenders.policies or _default_policies(pools, protocol)
+    specs = [*map(typed_policy, contenders.policies)] or _default_policies(pools, protocol)
     cluster = None if draws.ray is None else connect(draws.ray)
     with progress_bar() as progress:
         results = run(

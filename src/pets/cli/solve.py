@@ -28,6 +28,7 @@ from pets.cli.options import (
     run_spec,
 )
 from pets.core.money import amount_words
+from pets.core.policy import Policy
 from pets.engine import Engine, RunSpec
 from pets.engine.batch import batched
 from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_in_store
@@ -35,7 +36,7 @@ from pets.engine.question import instructions
 from pets.engine.resume import bounded_spec
 from pets.errors import InputError
 from pets.questions import QuestionSet
-from pets.registry import make_policy, spec_of
+from pets.registry import make_policy, spec_of, typed_policy
 from pets.samplers import Sampler
 from pets.samplers.batch import BatchSampler, FileBatches
 from pets.store.database import DEFAULT_STORE
@@ -63,10 +64,10 @@ class BudgetOptions:
     )
 
     @property
-    def spec(self) -> str:
-        """The policy with its zone."""
+    def spec(self) -> str | Policy:
+        """The policy with its zone; an object where the user's own code makes it."""
         if not self.zone:
-            return self.policy
+            return typed_policy(self.policy)
         zoned = make_policy(self.policy).with_zone(self.zone)
         return spec_of(zoned) or self.policy
 

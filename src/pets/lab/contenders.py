@@ -127,8 +127,9 @@ class Contender:
     def rule(self, value: float | None, size: int) -> QuotaPolicy:
         """The policy at one value of its sweep, capped as it was set, else at the traces there are."""
         assert isinstance(self.policy, QuotaPolicy)
-        changes: dict[str, float] = {} if value is None or self.option is None else {self.option: value}
-        if not self.capped and any(field.name == "cap" for field in fields(self.policy)):  # type: ignore[arg-type]
+        names = {field.name for field in fields(self.policy)}  # type: ignore[arg-type]
+        changes = {self.option: value} if self.option in names and value is not None else {}
+        if not self.capped and "cap" in names:
             changes["cap"] = size
         return replace(self.policy, **changes)  # type: ignore[type-var]
 
@@ -204,7 +205,7 @@ def _contender(choice: str | Policy) -> Contender:
         return Contender(name, policy, "online", "budget")
     setting: Setting = "stopping" if policy.solitary else "ranked"
     options = _options_set(choice, policy)
-    option, values = policy.sweep or (None, ())
+    option, values = policy.sweep or ("rule", (1.0,))  # one point where nothing is swept
     if option in options:
         values = (getattr(policy, option),)
     return Contender(name, policy, setting, option, values, "cap" in options)

@@ -136,6 +136,9 @@ def _metrics(result: Result, spends: Floats | None) -> Iterator[tuple[str, Float
             yield f"tokens_first_{level:g}", at.first_tokens
             yield f"tokens_settled_{level:g}", at.settled_tokens
     yield "area", area(result)
+    if len(result.values) == 1:  # a rule as it was set
+        yield "own_traces", result.traces[:, 0]
+        yield "own_consistency", result.consistency[:, 0]
     if spends is not None:
         yield "consistency_matched", at_spend(result, result.consistency, spends)
         yield "zone_consistency_matched", at_spend(result, result.zone_consistency, spends)

@@ -9,6 +9,8 @@ from pets.lab.mixture import ChosenModels, MixtureLab
 from pets.lab.rows import LIMIT_LEVELS
 
 COLUMNS = {
+    "own_traces": ("traces", "traces of the rule as set"),
+    "own_consistency": ("consistency", "its self-consistency"),
     "traces_first_1": ("first 1", "traces for 100 %, first"),
     "traces_settled_1": ("settled 1", "for 100 %, to stay"),
     "traces_at_mean_0.95": ("mean 0.95", "traces for 95 %"),
