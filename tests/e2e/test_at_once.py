@@ -24,7 +24,7 @@ AT_ONCE = 3
 FORKS = """
 import json, os, sys
 import aiohttp, psycopg
-from pets.cli import batch, sample, solve, stream
+from pets.cli import sample, solve, stream
 from pets.cli.main import main
 from pets.registry import make_answer_type, policies
 from pets.store import postgres
