@@ -42,6 +42,59 @@ def test_no_public_class_name_is_defined_twice():
     assert {name: sorted(paths) for name, paths in homes.items() if len(paths) > 1} == {}
 
 
+MOST_ATTRIBUTES = defaultdict(lambda: 16, {"Driver": 10, "Engine": 12})
+MOST_PARAMETERS = 12
+
+
+def is_plain_data(node):
+    """Whether a class is a dataclass, a group of options or a named tuple: its fields are its constructor's."""
+    heads = [ast.unparse(head) for head in (*node.decorator_list, *node.bases)]
+    return any(word in head for head in heads for word in ("dataclass", "option_group", "NamedTuple", "TypedDict"))
+
+
+def attributes(node):
+    """The attributes of itself that a class assigns in its methods."""
+    assigned = (
+        target
+        for part in ast.walk(node)
+        if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        for whole in (part.targets if isinstance(part, ast.Assign) else [part.target])
+        for target in ast.walk(whole)
+    )
+    return {name.attr for name in assigned if isinstance(name, ast.Attribute) and ast.unparse(name.value) == "self"}
+
+
+def parameters(node):
+    """The parameters of a class's own constructor, but for itself."""
+    init = next((part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None)
+    if init is None:
+        return []
+    arguments = init.args
+    return [*arguments.args[1:], *arguments.kwonlyargs, *filter(None, (arguments.vararg, arguments.kwarg))]
+
+
+def test_no_class_does_everything():
+    classes = [
+        node
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef) and not is_plain_data(node)
+    ]
+    assert len(classes) > 100 and "sources" in attributes(next(node for node in classes if node.name == "LiveRun"))
+    sizes = {node.name: (len(attributes(node)), len(parameters(node))) for node in classes}
+    large = {name: (a, p) for name, (a, p) in sizes.items() if a > MOST_ATTRIBUTES[name] or p > MOST_PARAMETERS}
+    assert large == {}, "attributes and constructor parameters: split the class"
+
+
+def test_a_run_imports_few_of_its_neighbours():
+    imported = {
+        node.module
+        for node in ast.walk(tree(SOURCE / "engine" / "run.py"))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pets")
+    }
+    assert 0 < len(imported) <= 18
+
+
 def mirror(path):
     """The test file of a module: ``tests/core/test_tally.py`` of ``core/tally.py``, ``test_run.py`` of ``_run.py``."""
     return TESTS / path.parent.relative_to(SOURCE) / f"test_{path.stem.lstrip('_')}.py"

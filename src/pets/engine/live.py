@@ -32,6 +32,10 @@ class LiveRun:
         self.repeatable = repeatable
         self._store, self._stack = store, AsyncExitStack()
 
+    def keep(self, run: Run) -> None:
+        """The run has begun in the store."""
+        self.stored_run = run
+
     def note_choice(self, chosen: ChosenType) -> None:
         """The first traces have told how answers are read."""
         self.chosen = chosen

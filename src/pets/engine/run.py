@@ -280,9 +280,7 @@ class Engine(LiveRun):
         if self.stored_run is not None:
             self.faults.update(self.stored_run.load("faults") or {})
         elif self._store is not None:
-            self.stored_run = self._store.create(
-                self.record, problems, identity=self._identity, is_rival=self._is_rival
-            )
+            self.keep(self._store.create(self.record, problems, identity=self._identity, is_rival=self._is_rival))
         if self.stored_run is not None:
             self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, awaited)
         return assemble(

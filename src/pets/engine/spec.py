@@ -403,7 +403,8 @@ class RunSpec:
 
     def make_policy(self) -> Policy:
         """The policy, made of its spec where it is one."""
-        return as_policy(self.spending.policy)
+        policy = self.spending.policy
+        return _named_policy(policy) if isinstance(policy, str) else policy
 
     def asked(self, problem: Problem) -> Problem:
         """The question as the model reads it: with its instruction, where it is a text alone."""
