@@ -9,7 +9,7 @@ from pets.core.cost import CostEstimator, UnitCost
 from pets.engine.arrivals import Arrivals, Asking, Wiring
 from pets.engine.batch import BatchFetcher, PendingLaunches
 from pets.engine.driver import Driver
-from pets.engine.fetch import Fetcher
+from pets.engine.fetch import OUTAGE_PATIENCE_S, Fetcher
 from pets.engine.judging import Judging
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, Pacing
@@ -129,8 +129,13 @@ def assemble_submissions(
     return driver, source
 
 
-def fetcher_of(spec: RunSpec, sources: Sources, *, leaves_jobs: bool = True) -> Fetcher:
-    """What asks the servers; ``leaves_jobs``: a run that is told to end leaves its batch jobs where they are."""
+def fetcher_of(
+    spec: RunSpec, sources: Sources, *, leaves_jobs: bool = True, patience_s: float | None = OUTAGE_PATIENCE_S
+) -> Fetcher:
+    """What asks the servers, and waits ``patience_s`` for the end of an outage.
+
+    ``leaves_jobs``: a run that is told to end leaves its batch jobs where they are.
+    """
     serving = spec.serving
     if serving.batch_api:
         return BatchFetcher(sources.samplers, tries=serving.tries, seed=serving.seed, leaves=leaves_jobs)
@@ -138,6 +143,7 @@ def fetcher_of(spec: RunSpec, sources: Sources, *, leaves_jobs: bool = True) -> 
         sources.samplers,
         tries=serving.tries,
         backoff=serving.backoff,
+        patience_s=patience_s,
         max_n=serving.max_n,
         rpm=serving.rpm,
         tpm=serving.tpm,

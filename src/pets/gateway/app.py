@@ -24,11 +24,13 @@ from pets.core.budget import Budget
 from pets.core.money import Currency
 from pets.core.policy import Policy, QuotaPolicy, View
 from pets.core.tally import Tally
-from pets.engine.assemble import assemble_submissions
-from pets.engine.fetch import MAX_CHOICES, Fetcher
+from pets.engine.assemble import assemble_submissions, fetcher_of
+from pets.engine.fetch import MAX_CHOICES
 from pets.engine.models import Models
 from pets.engine.places import Places
 from pets.engine.question import cached_answer_type
+from pets.engine.sources import Sources
+from pets.engine.spec import RunSpec
 from pets.errors import InputError, PetsError, SamplerError, StateError
 from pets.gateway.auth import KeyStore, refuse_foreign_site
 from pets.gateway.completions import Voting
@@ -94,18 +96,24 @@ def build_gateway(
     except PetsError:
         backend.close()
         raise
-    # An outage lasts as long as the requests that wait for its end: each has its own deadline.
-    fetcher = Fetcher(
-        servers.samplers,
+    spec = RunSpec.of(
+        policy=policy,
+        max_traces=settings.max_traces,
+        budget_window=window,
+        concurrency=settings.concurrency,
+        open_questions=settings.queue,
         tries=settings.tries,
         backoff=RETRY_BACKOFF_S,
-        patience_s=None,
         max_n=max_n,
         rpm=settings.rpm,
         tpm=settings.tpm,
+        timeout=settings.timeout,
+        answer=settings.answer,
     )
+    # An outage lasts as long as the requests that wait for its end: each has its own deadline.
+    fetcher = fetcher_of(spec.check("serve"), Sources(servers.samplers), patience_s=None)
     places = Places(settings.concurrency, lambda: keys.several)
-    driver, submissions = assemble_submissions(allocator, fetcher, places, ledger)
+    driver, submissions = assemble_submissions(allocator, fetcher, places, ledger, spec)
     return GatewayState(
         settings=settings,
         keys=keys,
