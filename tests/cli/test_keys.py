@@ -1,5 +1,7 @@
 """``pets keys`` from the shell."""
 
+import json
+
 import httpx
 import pytest
 from click.testing import CliRunner
@@ -22,10 +24,13 @@ def test_keys_are_listed_and_revoked(tmp_path):
 
     made = run("add", "alice", "--budget", "50", "--admin")
     assert made.stdout.startswith("pets-") and '"g.db" is a new store' in made.stderr.replace(str(tmp_path) + "/", "")
-    assert run("list").stdout.split("\t")[2] == "nothing spent, budget 50 traces, admin\n"
+    assert run("list", "--format", "table").stdout.split("\t")[2] == "nothing spent, budget 50 traces, admin\n"
     assert run("add", "bob", "--budget", "$5").stderr == ""
-    assert run("list").stdout.splitlines()[1].endswith("nothing spent, budget $5")
-    assert run("revoke", "alice").stderr == "The key of alice is revoked.\n" and "revoked" in run("list").output
+    assert run("list", "--format", "table").stdout.splitlines()[1].endswith("nothing spent, budget $5")
+    assert (
+        run("revoke", "alice").stderr == "The key of alice is revoked.\n"
+        and "revoked" in run("list", "--format", "table").output
+    )
     assert isinstance(run("revoke", "alice").exception, InputError)
     assert isinstance(run("add", "a b").exception, InputError)
     for wrong in ("16x", "0", "5 eur", "-1"):
@@ -48,8 +53,12 @@ def test_what_a_key_has_spent_is_listed_with_its_unit(tmp_path):
     assert budget["spent"] == pytest.approx(5 - budget["left"]) and budget["limits"][0]["limit"] == 5
     bare = CliRunner().invoke(cli, ["keys", "add", "eve", "--budget", "5", "--store", str(store)])
     assert str(bare.exception) == "--budget 5 is in traces, this gateway counts dollars. Write 5usd for dollars."
-    listed = CliRunner().invoke(cli, ["keys", "list", "--store", str(store)]).stdout
+    listed = CliRunner().invoke(cli, ["keys", "list", "--format", "table", "--store", str(store)]).stdout
     assert listed.split("\t")[2] == f"spent ${budget['spent']:.6g}, budget $5\n"
+    (row,) = json.loads(CliRunner().invoke(cli, ["keys", "list", "--format", "json", "--store", str(store)]).stdout)
+    assert row.pop("created").endswith("+00:00")
+    spent = {"usd": pytest.approx(budget["spent"])}
+    assert row == {"name": "bob", "budget": 5, "unit": "usd", "spent": spent, "admin": False, "revoked": None}
 
 
 @pytest.mark.parametrize("words", [["list"], ["revoke", "alice"]])
@@ -69,4 +78,4 @@ def test_an_unknown_url_is_refused_without_its_password(scheme):
 def test_a_store_may_be_named_by_its_url(tmp_path):
     store = f"sqlite:///{tmp_path / 'g.db'}"
     assert CliRunner().invoke(cli, ["keys", "add", "alice", "--store", store]).exit_code == 0
-    assert CliRunner().invoke(cli, ["keys", "list", "--store", store]).stdout.startswith("alice")
+    assert CliRunner().invoke(cli, ["keys", "list", "--format", "table", "--store", store]).stdout.startswith("alice")

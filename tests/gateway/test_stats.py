@@ -134,4 +134,5 @@ def test_lists_and_models_are_bounded(share):
 def test_a_models_name_is_a_label_whatever_a_client_calls_it(share):
     for name in ("x\udfff", 'a "quoted"\nname', "long" * 1000):
         share.record_settlement(reservation(name), CHARGE, 1)
+    assert b'pets_key_spent_total{key="alice",model="x?"} 1.0' in share.text()
     assert b'pets_model_spent_total{model="x?"} 1.0' in share.text() and len(share.text()) < 20_000

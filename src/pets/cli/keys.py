@@ -1,6 +1,6 @@
 """``pets keys``: who may ask a gateway."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from pets.cli._groups import option, verb_group
+from pets.cli._output import FORMAT, Format, print_rows
 from pets.cli._terminal import echo, say
-from pets.core.money import amount_words
+from pets.core.money import Currency, amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, StateError
-from pets.gateway.auth import KeyStore, unit_shown
+from pets.gateway.auth import ApiKey, KeyStore, unit_shown
 from pets.store.database import is_shared, shown_location
 from pets.store.store import open_database
 
@@ -55,18 +56,43 @@ def add(
 
 
 @keys.verb("list")
-def list_keys(store: str = STORE) -> None:
+def list_keys(store: str = STORE, form: Format | None = FORMAT) -> None:
     """List the names of the keys, what each has spent, and of which budget."""
     with _keys(store) as key_store:
-        for key, created, revoked in key_store.all():
-            day = datetime.fromtimestamp(created, UTC).date()
-            spent = key_store.spent(key.name)
-            amounts = [amount_words(amount, unit) for unit, amount in spent.items()]
-            notes = [f"spent {' and '.join(amounts)}" if amounts else "nothing spent"]
-            if key.budget is not None:
-                notes.append(f"budget {amount_words(key.budget, key.unit or next(iter(spent), 'units'))}")
-            notes += ["admin"] * key.admin + ["revoked"] * (revoked is not None)
-            echo("\t".join([key.name, str(day), ", ".join(notes)]))
+        rows = [_facts(*row, key_store.spent(row[0].name)) for row in key_store.all()]
+
+    def print_people() -> None:
+        for row in rows:
+            echo(_line(row))
+
+    print_rows(rows, form, print_people)
+
+
+def _facts(key: ApiKey, created: float, revoked: float | None, spent: Mapping[str, int]) -> dict[str, Any]:
+    """What is known of a key; amounts as people know them, what it has spent by unit."""
+    budget, unit = Currency(key.unit or next(iter(spent), "units")).shown(key.budget or 0)
+    return {
+        "name": key.name,
+        "created": _time(created),
+        "budget": None if key.budget is None else budget,
+        "unit": None if key.budget is None else unit,
+        "spent": {name: amount for amount, name in (Currency(unit).shown(amount) for unit, amount in spent.items())},
+        "admin": key.admin,
+        "revoked": None if revoked is None else _time(revoked),
+    }
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    amounts = [amount_words(amount, unit) for unit, amount in row["spent"].items()]
+    notes = [f"spent {' and '.join(amounts)}" if amounts else "nothing spent"]
+    if row["budget"] is not None:
+        notes.append(f"budget {amount_words(row['budget'], row['unit'])}")
+    notes += ["admin"] * row["admin"] + ["revoked"] * (row["revoked"] is not None)
+    return "\t".join([row["name"], row["created"][:10], ", ".join(notes)])
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 @keys.verb()

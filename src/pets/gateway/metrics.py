@@ -44,6 +44,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "model_prompt_tokens": ("Prompt tokens that were charged, by model.", ("model",)),
     "model_tokens": ("Output tokens that were charged, by model.", ("model",)),
     "model_spent": ("Spent, in traces, tokens or dollars, by model.", ("model",)),
+    "key_spent": ("Spent, in traces, tokens or dollars, by key and model.", ("key", "model")),
 }
 """What each counter ``pets_NAME_total`` counts, and its labels."""
 HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
@@ -134,6 +135,7 @@ class Share:
         self._count("model_tokens", charge.tokens, model)
         self._count("model_prompt_tokens", charge.prompt_tokens, model)
         self._count("model_spent", spent, model)
+        self._count("key_spent", spent, reservation.key, model)
 
     def text(self) -> bytes:
         """All metrics, in Prometheus' text format."""
