@@ -72,7 +72,7 @@ def test_a_wrong_type_at_a_front_door_is_told_with_the_arguments_name(door, name
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: solve(sampler=lambda prompt: "A"), "sampler is <function .*; expected a text, Sampler, "),
+        (lambda: solve(sampler=3), "sampler is 3; expected a text, Sampler, a function, "),
         (lambda: pets.replay("x.jsonl", "okg"), r"pools is 'x.jsonl'; expected a sequence of \(Pool\)"),
         (lambda: pets.replay([Path("x.jsonl")], "okg"), "pools is .*; expected"),
         (lambda: replay(repetition=3), "no setting 'repetition'. Settings of a replay: repetitions, "),

@@ -34,6 +34,7 @@ from pets.arguments import checked
 from pets.core.policy import Policy
 from pets.errors import PetsError, SpecError
 from pets.samplers.base import Sampler
+from pets.samplers.function import FunctionSampler, SamplerFunction
 
 Base = TypeVar("Base")
 PLAIN = (int, float, str, bool)
@@ -193,9 +194,11 @@ def as_answer_type(value: str | AnswerType) -> AnswerType:
     return answer_types().accept(value)
 
 
-def as_sampler(value: str | Sampler) -> Sampler:
-    """The sampler itself, or the one that a spec describes."""
-    return samplers().accept(value)
+def as_sampler(value: str | Sampler | SamplerFunction) -> Sampler:
+    """The sampler itself, or the one that a spec describes, or that asks a function."""
+    if isinstance(value, str | Sampler | type) or not callable(value):
+        return samplers().accept(value)  # type: ignore[arg-type]  # or refuses it
+    return FunctionSampler(value)
 
 
 def spec_of(value: Policy | AnswerType) -> str | None:

@@ -1,7 +1,11 @@
 """Certificates while a run goes on, and the target that ends it."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from IPython.core.formatters import HTMLFormatter
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
@@ -10,8 +14,11 @@ from pets.core.policy import Training
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, weighted_majority
 from pets.engine.progress import (
+    SHOWN_ANSWERS,
     Certifier,
+    Consistency,
     Snapshot,
+    Solution,
     TargetMonitor,
     decisions_of,
     expected_of,
@@ -19,8 +26,10 @@ from pets.engine.progress import (
     policy_certificate,
     sampled,
 )
+from pets.engine.question import Answer
 from pets.engine.resume import answers
 from pets.engine.spec import RunSpec
+from pets.errors import InputError
 from pets.lab.calibration import Certified, calibrate
 from pets.policies.okg import OKG
 from pets.pools import load
@@ -148,3 +157,54 @@ def test_weighted_certificates_are_what_they_say_on_the_starter_pool(name, trace
 def weighted_vote(policy, path):
     tally = Tally.of(*zip(*path, strict=True))
     return weighted_majority(tally.answers, policy.weights(tally))
+
+
+def solution(answers, **numbers):
+    settings = dict.fromkeys(("failed", "lost", "tokens", "prompt_tokens", "spent", "total", "zone"), 0)
+    settings |= {"run": None, "questions": len(answers), "answered": len(answers), "traces": 8 * len(answers)}
+    settings |= {"cost": None, "unit": "traces", "consistency": Consistency(0.9, 0.85, 0.95), "faults": {}}
+    return Solution(**settings | {"complete": True, "answers": tuple(answers)} | numbers)
+
+
+def many_answers(count, **more):
+    return [
+        Answer(f"q{i}", "<b>", {"<b>": 6, "c": 2}, 0.97, traces=8, text="because " * 50, **more) for i in range(count)
+    ]
+
+
+def test_a_solution_names_the_parts_of_its_consistency():
+    consistency = solution(many_answers(1)).consistency
+    assert (consistency.mean, consistency.low, consistency.high) == consistency == (0.9, 0.85, 0.95)
+
+
+def test_a_solution_is_short_to_look_at_however_many_answers_it_has():
+    shown = repr(solution(many_answers(500, gold="<b>", right=True), run=3))
+    assert shown == (
+        "<Solution of run 3: 500 of 500 questions answered with 4,000 traces, "
+        "expected self-consistency 0.900 (0.850 to 0.950), accuracy 1.000>"
+    )
+    assert "because" not in repr(many_answers(1)[0])
+
+
+def test_accuracy_is_of_the_questions_with_gold_and_none_without():
+    half = [*many_answers(1, right=True), *many_answers(1, right=False), *many_answers(3)]
+    assert solution(half).accuracy == 0.5 and solution(many_answers(3)).accuracy is None
+
+
+def test_a_notebook_shows_the_first_answers_as_a_table_of_escaped_cells():
+    notebook = HTMLFormatter()
+    page = notebook(solution(many_answers(SHOWN_ANSWERS + 7)))
+    assert page.count("<tr>") == 1 + SHOWN_ANSWERS and "and 7 more" in page
+    assert "<td>6 x &lt;b&gt;, 2 x c</td>" in page and "<b>" not in page and "right" not in page
+    judged = notebook(solution(many_answers(2, right=False)))
+    assert "<th>right</th>" in judged and judged.count("<td>no</td>") == 2 and "more" not in judged
+
+
+def test_answers_become_a_data_frame(monkeypatch):
+    frame = SimpleNamespace(DataFrame=lambda rows, columns: (rows, columns))
+    monkeypatch.setitem(sys.modules, "pandas", frame)
+    rows, columns = solution(many_answers(2)).to_pandas()
+    assert [row["id"] for row in rows] == ["q0", "q1"] and columns[:3] == ["id", "answer", "votes"]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="pandas is not installed"):
+        solution(many_answers(2)).to_pandas()

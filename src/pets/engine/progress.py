@@ -2,9 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from html import escape
+from typing import Any, NamedTuple
 
+from pets._extras import require
 from pets.core.allocator import Allocator
 from pets.core.certificate import Decision, decision_certificate, expected_share
 from pets.core.money import Currency
@@ -14,13 +17,30 @@ from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread
 from pets.engine.fetch import Outage
 from pets.engine.question import Answer
+from pets.engine.summary import AnswerSummary
 from pets.store import StoredTrace
 from pets.store.records import LOST
 
 PROGRESS_QUESTIONS = 2000  # that a look while the run goes on takes
 WEIGHTED_PROGRESS_QUESTIONS = 200  # where votes are weighted: a certificate takes about 20 ms
 PRIOR_QUESTIONS = 20_000  # that a prior is learned from
+SHOWN_ANSWERS = 20  # in a notebook's table
 TARGET_GROWTH = 1.02  # of a run, after which its target is looked at again
+
+
+class Consistency(NamedTuple):
+    """The expected self-consistency of a run's answers and the ends of its 95 % interval.
+
+    >>> Consistency(0.93, 0.9, 0.96).low
+    0.9
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +83,10 @@ def decisions_of(allocator: Allocator, questions: Iterable[str]) -> list[Decisio
     return [allocator.decision(id) for id in questions]
 
 
-def expected_of(allocator: Allocator, questions: Sequence[str]) -> tuple[float, float, float]:
+def expected_of(allocator: Allocator, questions: Sequence[str]) -> Consistency:
     """The expected self-consistency of the answers and its 95 % interval; of many questions, from a sample."""
     decisions = decisions_of(allocator, sampled(questions, PRIOR_QUESTIONS))
-    return expected_share(map(Certifier(decisions, allocator.policy.zone), decisions))
+    return Consistency(*expected_share(map(Certifier(decisions, allocator.policy.zone), decisions)))
 
 
 def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedConsistency:
@@ -139,11 +159,11 @@ class Snapshot:
         return self.expected_left / self.rate if self.rate > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Solution:
-    """How a run went; ``answered`` of ``questions`` got a vote.
+    """How a run went; ``answered`` of ``questions`` got a vote. In a notebook it shows its answers as a table.
 
-    ``consistency`` is the expected self-consistency and its 95 % interval, for the ``zone`` where there is one.
+    ``consistency`` is the expected self-consistency with its interval, for the ``zone`` where there is one.
     ``lost`` launches were in flight at a kill: charged, and among ``failed``. ``complete`` is False where it was
     stopped before its end. ``answers`` holds every question's where they were asked for. ``models`` counts the traces
     that each model of a mixture gave; it is empty where one model was asked.
@@ -161,12 +181,57 @@ class Solution:
     spent: float
     total: float
     unit: str
-    consistency: tuple[float, float, float]
+    consistency: Consistency
     zone: float
     faults: dict[str, int]
     complete: bool
     answers: tuple[Answer, ...] = ()
     models: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of the questions with gold whose answer is right; ``None`` where no gold is known."""
+        summary = AnswerSummary.of(self.answers)
+        return summary.accuracy[0] if summary.judged else None
+
+    def to_pandas(self) -> Any:
+        """A DataFrame of pandas with a row for every answer."""
+        columns = [column.name for column in fields(Answer)]
+        return require("pandas", "pandas").DataFrame([answer.to_plain() for answer in self.answers], columns=columns)
+
+    def __repr__(self) -> str:
+        run = "" if self.run is None else f" of run {self.run}"
+        accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy:.3f}"
+        return (
+            f"<Solution{run}: {self.answered:,} of {self.questions:,} questions answered with {self.traces:,} traces, "
+            f"expected self-consistency {self.consistency}{accuracy}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first answers as a table."""
+        shown, columns = self.answers[:SHOWN_ANSWERS], ["id", "answer", "certificate", "traces", "votes"]
+        rows = [[a.id, a.answer or "", f"{a.certificate:.3f}", a.traces, _vote_words(a)] for a in shown]
+        if self.accuracy is not None:
+            columns.append("right")
+            rows = [[*row, {True: "yes", False: "no", None: ""}[a.right]] for a, row in zip(shown, rows, strict=True)]
+        hidden = len(self.answers) - len(shown)
+        more = f"<p>and {hidden:,} more in <code>.answers</code></p>" if hidden else ""
+        return f"<p>{escape(repr(self)[1:-1])}</p>{html_table(columns, rows)}{more}"
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table for a notebook; every cell is escaped, since texts come from files and servers.
+
+    >>> html_table(["id"], [["a<b"]])
+    '<table><thead><tr><th>id</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
+    """
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _vote_words(answer: Answer) -> str:
+    return ", ".join(f"{votes:g} x {form}" for form, votes in answer.votes.items())
 
 
 class TraceTotals:

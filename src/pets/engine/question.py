@@ -136,7 +136,7 @@ class Answer:
     prompt_tokens: int = 0
     cost: float | None = None
     warmup: str | None = None
-    text: str | None = None
+    text: str | None = field(default=None, repr=False)  # there may be pages of it
     complete: bool = False
     gold: str | None = None
     right: bool | None = None

@@ -14,11 +14,13 @@ from pets.errors import InputError
 from pets.registry import as_sampler
 from pets.samplers import Sampler
 from pets.samplers.batch import BatchSampler, OpenAIBatches
+from pets.samplers.function import SamplerFunction
 from pets.samplers.local import LocalSampler
 from pets.samplers.mixture import MixtureSampler
 from pets.samplers.openai import OpenAISampler
 
-Samplers = str | Sampler | Sequence[str | Sampler]
+AnySampler = str | Sampler | SamplerFunction
+Samplers = AnySampler | Sequence[AnySampler]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,14 @@ def source_name(
     """
     names = set() if model is None else {model}
     objects = samplers if own is None or isinstance(own, Mapping) else own
-    for sampler in [objects] if isinstance(objects, str | Sampler) else objects:
+    for sampler in _several(objects):
         if isinstance(sampler, str):
             names.add(sampler)
         elif model is None:
-            if sampler.source is None:
+            source = getattr(sampler, "source", None)  # a function has none
+            if source is None:
                 return None
-            names.add(sampler.source)
+            names.add(source)
     return ",".join(sorted(names))
 
 
@@ -123,8 +126,11 @@ def _samplers(
             timeout=spec.serving.timeout,
             batch_api=spec.serving.batch_api,
         )
-    several = [samplers] if isinstance(samplers, str | Sampler) else samplers
-    return [as_sampler(sampler) for sampler in several]
+    return [as_sampler(sampler) for sampler in _several(samplers)]
+
+
+def _several(samplers: Samplers) -> Sequence[AnySampler]:
+    return samplers if isinstance(samplers, Sequence) and not isinstance(samplers, str) else [samplers]
 
 
 def make_samplers(
