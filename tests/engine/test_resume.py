@@ -10,12 +10,12 @@ import pytest
 from pets.answers.choice import Choice
 from pets.core.money import Currency
 from pets.engine import Engine, restored, results
-from pets.engine.resume import lost_traces
+from pets.engine.resume import lost_traces, rebudgeted
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, StateError, UnreachableError
 from pets.mock import MockModel, running, synthetic
 from pets.questions import write_questions
 from pets.samplers.openai import OpenAISampler
-from pets.store import LostLaunch, Store
+from pets.store import LostLaunch, RunRecord, Store
 
 from ..waiting import PATIENCE_S, until, wait_until
 from .conftest import Scripted, asked
@@ -306,3 +306,12 @@ def test_a_launch_that_never_came_back_costs_what_was_held_in_about_as_many_toke
     (trace,) = lost_traces([LostLaunch("q", 0, currency.hold)], currency)
     assert (trace.tokens, trace.prompt_tokens) == (tokens, prompt_tokens)
     assert 0 <= currency.hold - currency.cost(trace) < 40_000_000  # picodollars: one token
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("+1Mtok", "counts traces"), ("20", "Write \\+20"), ("=50", "has spent 60 traces")]
+)
+def test_another_budget_is_in_the_runs_currency_and_pays_for_what_was_spent(text, words):
+    assert rebudgeted(RunRecord(100), "=7x", questions=10, spent=60).total == 70
+    with pytest.raises(BudgetError, match=words):
+        rebudgeted(RunRecord(100), text, questions=10, spent=60)

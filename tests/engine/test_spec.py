@@ -169,3 +169,16 @@ def test_a_policy_that_no_other_process_can_make_is_not_stored():
 def test_a_spec_of_a_newer_pets_is_said_to_be_one():
     with pytest.raises(StateError, match="newer pets"):
         RunSpec.from_plain({"spending": {"of_tomorrow": 1}})
+
+
+def test_there_are_seeds_enough_for_every_question():
+    assert RunSpec().seeds(1000).bits == 32
+    assert RunSpec().seeds(5_000_000).questions >= 5_000_000
+    assert RunSpec.of(max_traces=4096).seeds(5_000_000).bits == 63
+
+
+def test_a_policy_that_weighs_traces_asks_for_their_confidence():
+    assert RunSpec.of(policy="okg_weighted").confidence_kind == "tail"
+    assert RunSpec.of(policy="okg_weighted", confidence="lowest").confidence_kind == "lowest"
+    assert RunSpec.of(policy="okg").confidence_kind is None and RunSpec().drawn.top_logprobs is None
+    assert RunSpec.of(soft=True, top_logprobs=5).drawn.top_logprobs == 5
