@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from pets.answers.auto import Auto
-from pets.answers.base import AnswerType, Classes
+from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Classes
 from pets.core.certificate import Decision
 from pets.core.money import Currency
 from pets.core.patterns import K0, NAMES, pattern
@@ -172,6 +172,12 @@ def _shared(forms: tuple[str | None, ...]) -> tuple[str | None, ...]:
     return forms
 
 
+@lru_cache(maxsize=1 << 14)
+def _form_of_short(answer_type: AnswerType, text: str) -> str | None:
+    """What a short text answers, read once: short answers come again and again."""
+    return answer_type.extract(text)
+
+
 class QuestionTotals:
     """What is kept of a question's traces: sums, and the surest trace of each form; there may be millions of these."""
 
@@ -297,11 +303,14 @@ class OpenQuestion:
     def read(self, completions: Iterable[Completion]) -> list[str | None]:
         """The form of each trace; one that was cut at its limit gave no answer."""
         forms: list[str | None] = []
+        keeps = self.answer_type.reads_at_once and self.answer_type.__hash__ is not None
         for completion in completions:
             if is_cut(completion.finish):
                 forms.append(None)
             elif self._reader is not None:
                 forms.append(self._reader(completion, self.answer_type))
+            elif keeps and len(completion.text) <= MAX_CACHED_CHARS:
+                forms.append(_form_of_short(self.answer_type, completion.text))
             else:
                 forms.append(self.answer_type.extract(completion.text))
         return forms
