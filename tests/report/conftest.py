@@ -61,11 +61,11 @@ def pool():
 
 @pytest.fixture(scope="session")
 def pool_result(pool):
-    (result,) = replay([pool], POLICIES, spec=ReplayConfig(2, 16, budgets=(4.0, 8.0, 16.0)))
+    (result,) = replay([pool], POLICIES, config=ReplayConfig(2, 16, budgets=(4.0, 8.0, 16.0)))
     return result
 
 
 @pytest.fixture(scope="session")
 def without_gold():
-    (result,) = replay([make_pool("bare", gold=False)], ["uniform"], spec=ReplayConfig(1, 8, "disjoint"))
+    (result,) = replay([make_pool("bare", gold=False)], ["uniform"], config=ReplayConfig(1, 8, "disjoint"))
     return result
