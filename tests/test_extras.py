@@ -39,15 +39,15 @@ WITHOUT_AN_EXTRA = [
     ("solve starter --answer math --budget 4x", "math_verify", "math"),
     ("solve some.parquet --budget 4x", "pyarrow", "parquet"),
     ("solve starter --budget 4x -o out.parquet", "pyarrow", "parquet"),
-    ("stream starter --cold --budget 40 -o out.parquet", "pyarrow", "parquet"),
+    ("stream starter --budget 40 -o out.parquet", "pyarrow", "parquet"),
     ("pools convert starter out.parquet", "pyarrow", "parquet"),
     ("solve gsm8k --budget 4x", "datasets", "datasets"),
-    ("stream math.jsonl --cold --budget 40", "math_verify", "math"),
+    ("stream math.jsonl --budget 40", "math_verify", "math"),
     ("sample math.jsonl -o pool.jsonl", "math_verify", "math"),
     ("replay starter --answer math", "math_verify", "math"),
     ("replay starter --plots plots", "vl_convert", "plots"),
     ("replay starter -o rows.parquet", "pyarrow", "parquet"),
-    ("replay starter --ray", "ray", "ray"),
+    ("replay starter --workers ray", "ray", "ray"),
     ("serve --answer math --endpoint " + NOTHING, "math_verify", "math"),
 ]
 

@@ -55,15 +55,17 @@ def setting(
     flags: Sequence[str] = (),
     verbs: Sequence[str] | None = None,
     operational: bool = False,
+    rare: bool = False,
     hashed: bool | None = None,
 ) -> Any:
     """A field of a run's description, declared once: for Python, for JSON and for the command line.
 
     ``text`` is its help on the command line, where it has an option; ``flags`` are its names there, if not the field's
     own. ``within`` is checked by :func:`check_fields`. ``verbs`` honour it, all of them where none are named. What is
-    ``operational`` changes how servers are asked and how long a run takes, and nothing of what is asked.
+    ``operational`` changes how servers are asked and how long a run takes, and nothing of what is asked. ``rare`` ones
+    are left out of a short help.
     """
-    told = {"help": text, "metavar": metavar, "within": within, "flags": tuple(flags), "verbs": verbs}
+    told = {"help": text, "metavar": metavar, "within": within, "flags": tuple(flags), "verbs": verbs, "rare": rare}
     metadata = {name: value for name, value in told.items() if value} | {"operational": operational}
     if factory is not MISSING:
         return field(default_factory=factory, metadata=metadata, hash=hashed)

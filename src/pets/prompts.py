@@ -150,21 +150,24 @@ class Sampling:
         "Draw from the likeliest tokens that have this share together; 1, all of them, if not given.",
         within=Interval(0, 1, open="("),
         verbs=DRAWING_VERBS,
+        rare=True,
     )
     top_k: int = setting(
         0,
         "Draw from this many of the likeliest tokens; 0, all of them, if not given.",
         within=Interval(0),
         verbs=DRAWING_VERBS,
+        rare=True,
     )
     min_p: float = setting(
         0.0,
         "Draw from tokens with at least this share of the likeliest one's chance; 0, all of them, if not given.",
         within=Interval(0, 1),
         verbs=DRAWING_VERBS,
+        rare=True,
     )
     reasoning_effort: str | None = setting(
-        None, "How long a reasoning model thinks: low, medium, high, ...", verbs=DRAWING_VERBS
+        None, "How long a reasoning model thinks: low, medium, high, ...", verbs=DRAWING_VERBS, rare=True
     )
     extra_body: Mapping[str, Any] = setting(
         text='More fields of every request, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.',
@@ -172,14 +175,18 @@ class Sampling:
         metavar="JSON",
         verbs=DRAWING_VERBS,
         hashed=False,
+        rare=True,
     )
-    stop: tuple[str, ...] = setting((), "A text that ends a trace; give it again for more.", verbs=DRAWING_VERBS)
+    stop: tuple[str, ...] = setting(
+        (), "A text that ends a trace; give it again for more.", verbs=DRAWING_VERBS, rare=True
+    )
     window: int = setting(
         2048,
         "How many tokens a group of a trace's confidence has; 2048 if not given.",
         within=Interval(1),
         flags=("--confidence-window",),
-        verbs=DRAWING_VERBS,
+        verbs=("solve", "batch", "stream", "sample"),
+        rare=True,
     )
     top_logprobs: int | None = setting(None, within=Interval(1), verbs=DRAWING_VERBS)
 

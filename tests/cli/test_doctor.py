@@ -74,6 +74,6 @@ def test_a_mistake_is_no_finding():
 
 
 def test_the_local_model_is_looked_at_too(weights):
-    result = pets("doctor", "starter", "--traces", 1, "--slots", 2, "--context", 1024)
+    result = pets("doctor", "starter", "--traces", 1, "--local", "slots=2", "--local", "context=1024")
     assert result.exit_code == 0, result.output
     assert "local model" in result.stdout and "1,024 tokens of prompt and trace" in result.stdout

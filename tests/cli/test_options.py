@@ -6,15 +6,12 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
+from pets.cli._groups import SpecOptions
 from pets.cli.main import cli
 from pets.cli.options import (
-    AnswerOptions,
-    KeptRunOptions,
     LocalModelOptions,
     ModelOptions,
-    PaceOptions,
     QuestionOptions,
-    SamplingOptions,
     run_spec,
 )
 from pets.engine import RunSpec, TokenPrice
@@ -29,8 +26,8 @@ SERVER = ("--endpoint", "{url}", "--model", "mock")
 SOLVE = ("solve", "mine.jsonl", *SERVER, "--budget", "4x")
 WAVE = ("solve", "mine.jsonl", "--model", "mock", "--budget", "4x", "--batch-api", "--to", "wave.jsonl")
 STREAM = ("stream", "mine.jsonl", *SERVER, "--store", "runs.db", "--budget", "8x")
-PLANNED, COLD = (*STREAM, "--plan", "plan.json"), (*STREAM, "--cold")
-REPLAYED = ("stream", "--cold", "--pool", "pool.jsonl")
+PLANNED, COLD = (*STREAM, "--plan", "plan.json"), STREAM
+REPLAYED = ("stream", "--pool", "pool.jsonl")
 
 
 def test_questions_come_from_a_named_set_or_a_file(tmp_path):
@@ -53,12 +50,12 @@ def test_a_mistake_says_what_to_do(name, fields, message):
         QuestionOptions(fields).load(name)
 
 
-def test_what_is_not_given_is_the_sets_own_choice():
+def test_what_is_not_said_is_the_sets_own_choice():
     own = Sampling(max_tokens=50, temperature=0.7, stop=("x",), window=8)
-    assert SamplingOptions().merge(own) == own
-    assert SamplingOptions(0.0, 9, stop=("y",), confidence_window=4).merge(own) == Sampling(
-        max_tokens=9, temperature=0.0, stop=("y",), window=4
-    )
+    said = SpecOptions({"max_tokens": 9, "temperature": 0.0, "stop": ("y",)})
+    assert run_spec(SpecOptions({}), ModelOptions(), own).sampling == own
+    changed = Sampling(max_tokens=9, temperature=0.0, stop=("y",), window=8)
+    assert run_spec(said, ModelOptions(), own).sampling == changed
 
 
 def test_a_server_needs_the_name_of_a_model_and_gets_the_key_of_the_environment(monkeypatch):
@@ -72,21 +69,18 @@ def test_a_server_needs_the_name_of_a_model_and_gets_the_key_of_the_environment(
 
 
 def test_a_local_model_has_fewer_traces_in_flight():
-    def concurrency(model, *groups):
-        return run_spec(model, SamplingOptions(), *groups, drawn=Sampling()).pacing.concurrency
+    def concurrency(model, **said):
+        return run_spec(SpecOptions(said), model, Sampling()).pacing.concurrency
 
     server, local = ModelOptions(endpoint=("http://x/v1",)), ModelOptions()
-    assert [concurrency(server), concurrency(local), concurrency(local, PaceOptions(concurrency=3))] == [64, 16, 3]
+    assert [concurrency(server), concurrency(local), concurrency(local, concurrency=3)] == [64, 16, 3]
 
 
-def test_an_option_with_the_name_of_a_runs_setting_is_that_setting():
-    model, sampling = ModelOptions(rpm=3, tries=2, timeout=5.0), SamplingOptions(temperature=0.5, seed=7)
-    groups = (QuestionOptions(instruct=False), AnswerOptions("number", "Be brief."), KeptRunOptions(keep_texts=False))
-    spec = run_spec(model, sampling, *groups, drawn=Sampling(max_tokens=9), prices=("in=1,out=2",), policy="asc")
-    assert spec == RunSpec.of(
-        policy="asc", concurrency=16, sampling=Sampling(max_tokens=9, temperature=0.5), answer="number", instruct=False,
-        system="Be brief.", price=TokenPrice(1, 2), tries=2, rpm=3, timeout=5.0, keep_texts=False, seed=7,
-    )  # fmt: skip
+def test_how_a_local_model_runs_is_said_in_one_option():
+    assert LocalModelOptions(("threads=2", "slots=8")).settings == {"slots": 8, "context": None, "threads": 2}
+    for text in ("", "slots", "slots=0", "slots=x", "slot=3", "slots=1,"):
+        with pytest.raises(InputError, match="slots=N, context=N and threads=N"):
+            assert LocalModelOptions((text,)).settings
 
 
 def test_the_base_url_of_the_environment_is_asked_for_a_model_that_is_no_file(monkeypatch):
@@ -105,13 +99,13 @@ def test_every_endpoint_may_have_a_key_of_its_own(monkeypatch):
 
 
 def test_more_fields_of_a_request_are_a_json_object_without_those_that_have_options():
-    options = SamplingOptions(top_p=0.9, top_k=5, min_p=0.1, reasoning_effort="low", extra_body='{"top_a": 0.1}')
-    sampling = options.merge(Sampling())
-    assert (sampling.top_p, sampling.top_k, sampling.min_p) == (0.9, 5, 0.1)
-    assert sampling.reasoning_effort == "low" and sampling.extra_body == {"top_a": 0.1}
+    def sampling(**said):
+        return run_spec(SpecOptions(said), ModelOptions(), Sampling()).sampling
+
+    assert sampling(extra_body='{"top_a": 0.1}', top_k=5) == Sampling(extra_body={"top_a": 0.1}, top_k=5)
     for text, words in (("[]", "is a JSON object"), ("{", "is a JSON object"), ('{"n": 3}', "may not hold n")):
         with pytest.raises(InputError, match=words):
-            SamplingOptions(extra_body=text).merge(Sampling())
+            sampling(extra_body=text)
 
 
 def test_several_models_have_servers_keys_and_prices_of_their_own(monkeypatch):
@@ -187,14 +181,16 @@ def typed(url, *words):
         ((*WAVE, "--concurrency", "3"), "leave out --concurrency."),
         ((*WAVE, "--endpoint", "{url}"), "leave out --endpoint."),
         ((*PLANNED, "--run", "3"), "--run is now `pets resume RUN [QUESTIONS]`."),
-        ((*PLANNED, "--rounds", "9"), "--rounds is read with --cold alone: add --cold, or leave --rounds out."),
-        ((*COLD, "--alarm-rate", "0.1"), "--alarm-rate is read with --plan alone"),
+        ((*PLANNED, "--policy", "price"), "a --plan is a policy; leave --policy out."),
+        ((*PLANNED, "--rounds", "9"), "--rounds is now --policy price:rounds=N."),
+        ((*COLD, "--cold"), "--cold is now what a stream does without --plan"),
+        ((*COLD, "--waves", "3"), "No such option"),
         ((*REPLAYED, "--temperature", "0.5"), "leave out --temperature."),
         ((*REPLAYED, "--system", "Be brief."), "leave out --system."),
         ((*REPLAYED, "--no-instruct"), "leave out --no-instruct."),
         ((*REPLAYED, "--rpm", "3", "--tries", "2"), "leave out --rpm, --tries."),
         ((*REPLAYED, "--first", "3"), "leave out --first."),
-        ((*REPLAYED, *SERVER, "--store", "runs.db"), "leave out --endpoint, --model, --store."),
+        ((*REPLAYED, *SERVER, "--store", "runs.db"), "leave out --endpoint, --model."),
     ],
     ids=lambda value: " ".join(value[-3:]) if isinstance(value, tuple) else "",
 )

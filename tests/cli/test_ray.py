@@ -1,7 +1,5 @@
 """``--ray`` from the shell: what it refuses, in one line each; runs on a cluster: tests/e2e/test_ray.py."""
 
-from dataclasses import replace
-
 import pytest
 from click.testing import CliRunner
 
@@ -19,7 +17,7 @@ from pets.store import RunRecord, Store
 
 from ..command import pets
 
-SOLVE = ("solve", "starter", "--budget", "4x", "--no-store")
+SOLVE = ("solve", "starter", "--budget", "4x", "--store", "none")
 
 
 def refusal(*arguments):
@@ -32,12 +30,12 @@ def refusal(*arguments):
     ("options", "message"),
     [
         (("--ray", "--endpoint", "http://127.0.0.1:1/v1", "--model", "m"), "leave out --endpoint."),
-        (("--ray", "--rpm", "5", "--header", "A: b"), "leave out --header, --rpm."),
+        (("--ray", "--rpm", "5", "--header", "A: b"), "leave out --rpm, --header."),
         (("--ray", "--batch-api"), "leave out --batch-api."),
         (("--ray", "--dry-run"), "--dry-run starts no model: leave --ray out."),
         (("--ray", "--model", "a.gguf", "--model", "b.gguf"), "--ray hosts one model; got a.gguf, b.gguf."),
-        (("--ray-actors", "2"), "--ray-actors is read with --ray alone"),
-        (("--ray-gpus", "1"), "--ray-gpus is read with --ray alone"),
+        (("--ray", "actors=0"), "--ray is an address, actors=N and gpus=N"),
+        (("--ray", "head:1,actor=2"), "--ray is an address, actors=N and gpus=N"),
         (("--ray", "--vllm-args", "{}x", "--model", "m"), '--vllm-args is a JSON object, such as {"gpu_memory'),
         (("--ray", "--vllm-args", '{"dtype": "half"}', "--model", "a.gguf"), "run by llama.cpp: leave them out."),
         (("--ray", "--vllm-args", '{"model": "x"}', "--model", "m"), "--vllm-args cannot have model:"),
@@ -53,8 +51,9 @@ def test_questions_that_were_taken_for_the_address_are_missed():
     assert "put QUESTIONS before --ray" in refusal("solve", "--ray", "mine.jsonl")
 
 
-def test_workers_are_no_workers_of_a_cluster():
-    assert "leave one out" in refusal("replay", "starter", "--ray", "--workers", "2")
+def test_workers_are_a_number_or_those_of_a_cluster():
+    for text in ("0", "many", "rays"):
+        assert "is a number of processes, or ray[:ADDRESS]" in refusal("replay", "starter", "--workers", text)
 
 
 def test_a_run_that_asks_servers_does_not_go_on_in_actors(tmp_path):
@@ -63,13 +62,13 @@ def test_a_run_that_asks_servers_does_not_go_on_in_actors(tmp_path):
         pass
     assert "this run asks servers" in refusal("resume", "last", "--store", tmp_path / "runs.db", "--ray")
 
-    local = refusal("resume", "last", "--store", tmp_path / "runs.db", "--slots", 4)
-    assert local == "run 1 goes on with its own settings: leave out --slots."
+    local = refusal("resume", "last", "--store", tmp_path / "runs.db", "--local", "slots=4")
+    assert local == "run 1 goes on with its own settings: leave out --local."
 
 
-@pytest.mark.parametrize("verb", [("solve", "starter", "--model", "a.gguf"), ("replay", "starter")])
-def test_a_cluster_that_is_not_there_is_one_line_and_exit_2(verb, port):
-    result = pets(*verb, "--ray", f"127.0.0.1:{port}")
+@pytest.mark.parametrize("words", ["solve starter --model a.gguf --ray {}", "replay starter --workers ray:{}"])
+def test_a_cluster_that_is_not_there_is_one_line_and_exit_2(words, port):
+    result = pets(*words.format(f"127.0.0.1:{port}").split())
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"pets: nobody answers at 127.0.0.1:{port}") and result.stderr.count("\n") == 1
 
@@ -81,11 +80,11 @@ def test_without_an_address_that_of_the_environment_is_taken(monkeypatch, port):
 
 def test_a_file_is_run_by_llama_cpp_and_a_name_by_vllm(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    local = LocalModelOptions(slots=3, context=64, threads=None)
+    local = LocalModelOptions(("slots=3,context=64",))
     make = _ray.sampler_maker("a.gguf", local, ActorSize(4), {})
     assert (make.func, make.args) == (LocalSampler, (tmp_path / "a.gguf",))  # also where actors run
     assert make.keywords == {"slots": 3, "context": 64, "threads": 4}
-    make = _ray.sampler_maker("Qwen/Qwen3-8B", replace(local, slots=None), ActorSize(1, 2), {"dtype": "half"})
+    make = _ray.sampler_maker("Qwen/Qwen3-8B", LocalModelOptions(("context=64",)), ActorSize(1, 2), {"dtype": "half"})
     assert (make.func, make.args) == (VllmSampler, ("Qwen/Qwen3-8B",))
     assert make.keywords == {"slots": None, "context": 64, "gpus": 2, "settings": {"dtype": "half"}}
 

@@ -234,7 +234,7 @@ def test_replies_from_files_are_judged_by_the_judges_own_server(provider):
 
 
 def test_batch_jobs_need_a_store(provider):
-    result, words = solve(provider[1], "--no-store")
+    result, words = solve(provider[1], "--store", "none")
     assert result.exit_code == 2 and "store" in words
 
 

@@ -92,13 +92,13 @@ def test_a_run_without_an_answer_says_so_shows_why_and_exits_non_zero(questions,
 def test_the_file_of_questions_is_not_written_over_by_its_answers(questions, serve):
     before = questions.read_text()
     _, at = serve()
-    assert "would be written over" in refused("solve", questions, *at, "--no-store", "-o", questions)
+    assert "would be written over" in refused("solve", questions, *at, "--store", "none", "-o", questions)
     assert questions.read_text() == before
 
 
 def test_the_last_lines_count_every_trace_that_was_charged_as_the_rows_do(questions, serve):
     _, at = serve(faults=Faults(half_body=0.1))
-    result = pets("solve", questions, *at, "--budget", "8x", "--no-store", "--keep-going")
+    result = pets("solve", questions, *at, "--budget", "8x", "--store", "none", "--keep-going")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     failed = sum(row["failed"] for row in rows)
     assert failed and sum(row["traces"] for row in rows) == 80
@@ -157,11 +157,11 @@ def test_votes_that_are_nearly_all_different_are_said_so():
 def test_a_zone_is_part_of_the_run_and_of_what_it_says(questions, serve, tmp_path):
     _, server = serve()
     store = tmp_path / "runs.db"
-    result = pets("solve", questions, *server, "--budget", "6x", "--zone", "0.1", "--store", store)
+    result = pets("solve", questions, *server, "--budget", "6x", "--policy", "okg:zone=0.1", "--store", store)
     assert result.exit_code == 0 and "ahead of by more than 10 points" in result.stderr
     assert all(json.loads(line)["zone"] == 0.1 for line in result.stdout.splitlines())
     assert "zone=0.1" in pets("runs", "show", "last", "--store", store).stdout
-    assert "knows no indifference zone" in refused("solve", questions, *server, "--policy", "uniform", "--zone", "0.1")
+    assert "there is no option 'zone=0.1'" in refused("solve", questions, *server, "--policy", "uniform:zone=0.1")
 
 
 def test_ctrl_c_keeps_what_is_in_flight_and_the_same_command_goes_on_and_pays_nothing_twice(
@@ -219,10 +219,9 @@ def test_another_seed_model_or_a_word_of_the_user_makes_another_run(questions, s
     for others, traces in paid.items():
         assert pets(*ask, *others).exit_code == 0
         assert mock.stats.traces == traces
-    assert pets(*ask, "--no-store").exit_code == 0 and mock.stats.traces == 50
+    assert pets(*ask, "--store", "none").exit_code == 0 and mock.stats.traces == 50
     with Store.open("runs.db") as store:
         assert len(store.runs()) == 4
-    assert "leave one out" in refused(*ask, "--no-store", "--store", "other.db")
 
 
 def test_the_list_of_runs_names_the_question_set(questions, serve, tmp_path):
@@ -276,7 +275,7 @@ def test_several_models_vote_together_and_their_shares_are_said(questions, serve
     shown = json.loads(pets("runs", "show", "last", "--store", store, "--format", "jsonl").stdout)
     assert [(row["model"], row["weight"], row["traces"]) for row in shown["models"]] == [
         ("alpha", 3, given[0]), ("beta", 1, given[1])]  # fmt: skip
-    assert "alpha (weight 3)" in pets("runs", "show", "last", "--store", store).stdout
+    assert "alpha (weight 3)" in pets("runs", "show", "last", "--store", store, "--format", "table").stdout
     question = json.loads(pets("runs", "show", "--question", "q0", "--store", store, "--format", "jsonl").stdout)
     assert {trace["model"] for trace in question["sampled"]} <= {"alpha", "beta"}
     assert pets("resume", "last", "--budget", "+20", "--store", store).exit_code == 0
@@ -293,7 +292,11 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
     assert pets("resume", "last", "--budget", "+15", "--store", store).exit_code == 0
     assert mock.stats.traces == 35
     found = pets("forecast", 1, "--store", store, "--up-to", 8, "--repetitions", 2, "--target-consistency", 0.5)
+    assert "8 runs of 10 questions" not in found.stderr and "2 runs of 10 questions played on" in found.stderr
     plain = json.loads(found.stdout)
+    total = round(10 * plain["mean_budget_for"]["0.5"])
+    way_on = "the run is there already" if total <= 35 else f"pets resume 1 --budget ={total} --store {store}"
+    assert way_on in found.stderr
     assert plain["questions"] == 10 and plain["curve"][0][0] == 3.5 and plain["mean_budget_for"]["0.5"] >= 3.5
 
 
@@ -320,7 +323,7 @@ def test_a_run_that_goes_on_names_the_servers_that_it_asks_now(questions, serve,
 
 def test_patience_is_advised_where_nobody_chose_the_waves(questions, serve):
     _, at = serve()
-    command = ("solve", questions, *at, "--budget", "4x", "--no-store")
+    command = ("solve", questions, *at, "--budget", "4x", "--store", "none")
     assert "--patience or --waves changes that." in pets(*command).stderr
     chosen = pets(*command, "--waves", 3).stderr
     assert "Up to 3 waves of parallel requests: about " in chosen and "--patience" not in chosen
@@ -375,7 +378,7 @@ def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
 
 def test_a_dry_run_is_a_table_for_a_person_in_dollars(questions, serve, monkeypatch):
     _, at = serve(max_model_len=4096)
-    monkeypatch.setattr("pets.cli.resume.is_terminal", lambda: True)
+    monkeypatch.setattr("pets.cli.solve.is_terminal", lambda: True)
     result = pets("solve", questions, *at, "--budget", "5usd", "--price", "in=1,out=2", "--dry-run",
                   "--expect", "tokens=500,seconds=2", "--max-tokens", 1000)  # fmt: skip
     rows = {line[:12].strip(): line[13:] for line in result.stdout.splitlines()}
@@ -471,3 +474,14 @@ def test_a_run_without_texts_keeps_answers_alone(questions, serve, tmp_path):
     with Store.open(store) as opened:
         traces = list(opened.view().traces())
     assert traces and {trace.text for trace in traces} == {""} and any(trace.answer for trace in traces)
+
+
+def test_a_dry_run_of_a_run_that_is_finished_says_that_nothing_would_be_paid(questions, serve):
+    mock, at = serve()
+    ask = ("solve", questions, *at, "--budget", "2x")
+    assert json.loads(pets(*ask, "--dry-run").stdout)["traces"] == 20 and mock.stats.traces == 0
+    pets(*ask)
+    again = pets(*ask, "--dry-run")
+    assert again.exit_code == 0 and not again.stdout
+    assert "is finished: its answers again, nothing is paid" in again.stderr
+    assert json.loads(pets(*ask, "--new", "--dry-run").stdout)["traces"] == 20 and mock.stats.traces == 20

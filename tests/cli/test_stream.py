@@ -161,7 +161,7 @@ def test_a_stream_goes_on_where_there_is_its_store():
 
 
 def test_a_cold_stream_needs_no_plan(pool):
-    result = pets("--cold", "--pool", pool, "--budget", "8x", "--rounds", 2, "--answer", "choice")
+    result = pets("--pool", pool, "--budget", "8x", "--policy", "price:rounds=2", "--answer", "choice")
     assert 0.98 * 240 <= sum(row["traces"] for row in rows(result)) <= 240
     assert "Drift" not in result.stderr
 
@@ -179,17 +179,15 @@ def test_a_stream_of_other_questions_raises_the_alarm(plan, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--plan FILE"),
-        (["--cold", "--plan", "x.json"], "either --plan"),
         (["--plan", "none.json"], "none.json"),
-        (["--cold", "--horizon", 5, "--budget-window", 5], "Take one"),
-        (["--cold", "--budget", "5usd"], "needs a price"),
-        (["--cold", "--budget", "3x", "--budget-window", 10], "warm-up"),
-        (["--cold", "--endpoint", "http://localhost:1/v1"], "--model"),
-        (["--cold", "--answer", "poem"], "poem"),
-        (["--cold", "--pool", "none.jsonl"], "none.jsonl"),
-        (["--cold", "--pool", "starter", "--model", "m"], "leave out"),
-        (["--cold", "--pool", "starter", "starter"], "the pool's own"),
+        (["--horizon", 5, "--budget-window", 5], "Take one"),
+        (["--budget", "5usd"], "needs a price"),
+        (["--budget", "3x", "--budget-window", 10], "warm-up"),
+        (["--endpoint", "http://localhost:1/v1"], "--model"),
+        (["--answer", "poem"], "poem"),
+        (["--pool", "none.jsonl"], "none.jsonl"),
+        (["--pool", "starter", "--model", "m"], "leave out"),
+        (["--pool", "starter", "starter"], "the pool's own"),
     ],
 )
 def test_a_mistake_is_one_line(options, said):
@@ -302,7 +300,7 @@ def test_a_stream_in_a_store_is_a_run_like_others_but_for_its_resume(plan, quest
     (listed,) = rows(run("runs", "--format", "jsonl"))
     assert (listed["set"], listed["questions"], listed["total"]) == ("stdin (stream)", 20, 180)
     assert listed["spent"] == sum(row["traces"] for row in answers.values())
-    assert "budget                9x" in run("runs", "show", "last").stdout
+    assert "budget                9x" in run("runs", "show", "last", "--format", "table").stdout
     for row in rows(run("runs", "export", "last")):
         assert (row["votes"], row["text"]) == (answers[row["id"]]["votes"], answers[row["id"]]["text"])
     if "--budget-window" in budget:

@@ -65,7 +65,7 @@ else:
 """
 SOLVE = ("solve", "questions.jsonl", "--budget", f"{TRACES}x", "--policy", "uniform")
 SAMPLE = ("sample", "questions.jsonl", "-o", "pool.jsonl", "--traces", TRACES)
-STREAM = ("--cold", "--budget", f"{TRACES}x", "--max-traces", TRACES, "--horizon", QUESTIONS, "--answer", "choice")
+STREAM = ("--budget", f"{TRACES}x", "--max-traces", TRACES, "--horizon", QUESTIONS, "--answer", "choice")
 
 
 class GatedMock(MockModel):

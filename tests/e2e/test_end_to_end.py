@@ -37,7 +37,7 @@ def source(request):
             yield ["--endpoint", url, "--model", "mock"]
     else:
         request.getfixturevalue("weights")
-        yield ["--context", "384", "--confidence-window", "8"]
+        yield ["--local", "context=384", "--confidence-window", "8"]
 
 
 def test_fifty_questions_end_to_end(source, tmp_path):

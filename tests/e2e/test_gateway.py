@@ -14,7 +14,7 @@ ASKED = "What is the capital of France? Answer with A or B alone. (A) Paris (B) 
 
 @pytest.fixture
 def url(weights):
-    words = ["serve", "--port", "0", "--answer", "choice:options=2", "--context", "384", "--slots", "4"]
+    words = ["serve", "--port", "0", "--answer", "choice:options=2", "--local", "context=384", "--local", "slots=4"]
     command = [sys.executable, "-c", CODE, *words, "--budget", "4x", "--max-traces", "4"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -208,9 +208,9 @@ def test_a_local_model_in_an_actor_gives_the_traces_of_one_here(cluster, weights
 
 
 def test_solve_writes_answers_alone_to_stdout_and_its_run_goes_on_with_or_without_ray(nodes, two, weights, tmp_path):
-    store, model = ("--store", tmp_path / "runs.db"), ("--context", 512)
+    store, model = ("--store", tmp_path / "runs.db"), ("--local", "context=512")
     solve = ("solve", "starter", "--first", 2, "--budget", "2x", "--max-tokens", 32, "--keep-going", *store, *model)
-    ray = ("--ray", nodes.address, "--ray-actors", 1)
+    ray = ("--ray", f"{nodes.address},actors=1")
     first, again, resumed = pets(*solve, *ray), pets(*solve), pets("resume", "last", *store, *model, *ray)
     assert first.returncode == 0, first.stderr
     assert "Ray: 1 actor with llama.cpp, 1 CPU each." in first.stderr
@@ -221,5 +221,5 @@ def test_solve_writes_answers_alone_to_stdout_and_its_run_goes_on_with_or_withou
 
 def test_replay_prints_the_same_table_on_a_cluster(nodes, two):
     replayed = ("replay", "starter", "--policy", "uniform", "--repetitions", 2, "--pool-size", 4, "--format", "csv")
-    spread, here = pets(*replayed, "--ray", nodes.address), pets(*replayed, "--workers", 1)
+    spread, here = pets(*replayed, "--workers", f"ray:{nodes.address}"), pets(*replayed, "--workers", 1)
     assert (spread.returncode, spread.stdout) == (0, here.stdout), spread.stderr

@@ -33,7 +33,7 @@ def test_an_actor_with_vllm_answers_with_confidences_and_the_budget_exact(tmp_pa
     store = tmp_path / "runs.db"
     rows = pets(
         "solve", "starter", "--first", 4, "--budget", 12, "--confidence", "tail", "--store", store, "--max-tokens", 48,
-        "--model", MODEL, "--context", 512, "--slots", 8, "--vllm-args", json.dumps(ENGINE), "--ray", "local",
+        "--model", MODEL, "--local", "context=512,slots=8", "--vllm-args", json.dumps(ENGINE), "--ray", "local",
     )  # fmt: skip
     assert len(rows) == 4 and sum(row["traces"] for row in rows) == 12
     assert not any(row["failed"] for row in rows) and all(row["answer"] is not None for row in rows)

@@ -82,7 +82,7 @@ def test_sample_records_a_pool_and_asks_nothing_twice(vllm, pets, tmp_path):
 
 def test_stream_answers_within_its_budget(vllm, pets, sums, tmp_path):
     store = tmp_path / "stream.db"
-    words = ["stream", sums, "--cold", "--budget", "6x", "--confidence", "tail", "--store", store, *SHORT]
+    words = ["stream", sums, "--budget", "6x", "--confidence", "tail", "--store", store, *SHORT]
     with vllm.counting() as work:
         rows = pets(*words, *vllm.source)
     assert {row["id"] for row in rows} == {"2+2", "3+3", "4+4"} and not any("error" in row for row in rows)

@@ -145,7 +145,7 @@ def test_the_command_line_says_what_a_trace_counted_as(tmp_path):
     with questions.open("w") as file:
         write_questions(asked(book.ids()), file)
     with running(MockModel(book)) as url:
-        flags = ["--endpoint", url, "--model", "mock", "--budget", "4x", "--no-store", "--soft"]
+        flags = ["--endpoint", url, "--model", "mock", "--budget", "4x", "--store", "none", "--soft"]
         outcome = CliRunner().invoke(cli, ["solve", str(questions), *flags])
     assert outcome.exit_code == 0, outcome.output
     assert "votes on average" in outcome.stderr

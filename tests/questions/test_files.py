@@ -284,3 +284,15 @@ def test_a_question_is_read_as_text_and_a_set_is_drawn_plainly_where_nothing_els
     problem = Problem("q", Prompt("2 + 2 ="))
     assert (problem.answer_type, problem.gold, problem.level, problem.options) == ("text", None, "", None)
     assert QuestionSet("mine", (problem,)).sampling == Sampling()
+
+
+def test_options_in_columns_of_their_letters_are_asked_and_judged(tmp_path):
+    path = tmp_path / "mmlu.csv"
+    path.write_text("id,question,A,B,C,D,answer\na,Which?,cat,dog,owl,,B\nb,How many?,1,2,3,4,C\n")
+    first, second = read_questions(path).problems
+    assert first.prompt.content[0].content.endswith("A) cat\nB) dog\nC) owl")
+    assert (first.gold, first.answer_type, first.options) == ("B", "choice:options=3", 3)
+    assert (second.gold, second.options) == ("C", 4)
+    path.write_text("id,question,A,answer\na,Which?,cat,dog\n")
+    (plain,) = read_questions(path).problems
+    assert plain.options is None and plain.gold == "dog"

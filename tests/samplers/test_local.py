@@ -131,7 +131,7 @@ def test_the_draws_of_two_questions_are_uncorrelated(run, local):
 
 
 def test_a_prompt_that_leaves_no_room_for_the_trace(run, local):
-    with pytest.raises(RefusedError, match=r"do not fit into a context of 512 tokens.*--context 601"):
+    with pytest.raises(RefusedError, match=r"do not fit into a context of 512 tokens.*--local context=601"):
         run(local.sample(Prompt("word " * 300), 1, 0, Sampling(max_tokens=300)))
     with pytest.raises(RefusedError, match="do not fit"):
         run(local.sample(Prompt.chat("word " * 300), 1, 0, Sampling(max_tokens=300)))

@@ -33,17 +33,17 @@ from pets.tabular import atomic_write
 FILE_NAME = "pets.toml"
 # fmt: off
 SHARED = frozenset({
-    "answer", "concurrency", "confidence", "confidence-window", "context", "endpoint", "extra-body", "header",
-    "instruct", "key-env", "max-tokens", "min-p", "model", "price", "reasoning-effort", "rpm", "seed", "slots", "stop",
-    "system", "temperature", "threads", "timeout", "top-k", "top-p", "tpm", "tries",
+    "answer", "concurrency", "confidence", "confidence-window", "endpoint", "extra-body", "header", "instruct",
+    "key-env", "local", "max-tokens", "min-p", "model", "price", "reasoning-effort", "rpm", "seed", "stop", "system",
+    "temperature", "timeout", "top-k", "top-p", "tpm", "tries",
 })
 """The options that may stand above all tables: how a model is asked, for every verb that has ``--endpoint``."""
 
 HARMLESS = frozenset({
-    "budget", "certificates", "concurrency", "confidence", "confidence-window", "context", "first", "format",
+    "budget", "certificates", "concurrency", "confidence", "confidence-window", "first", "format",
     "instruct", "limit", "max-tokens", "min-p", "min-traces", "patience", "pool-size", "repetitions", "rounds",
-    "rpm", "seed", "slots", "soft", "target", "target-consistency", "temperature", "threads", "timeout", "top-k",
-    "top-p", "tpm", "train", "tries", "up-to", "verbose", "waves", "weighted", "workers", "zone",
+    "rpm", "seed", "soft", "target", "target-consistency", "temperature", "timeout", "top-k",
+    "top-p", "tpm", "train", "tries", "up-to", "verbose", "waves", "weighted", "zone",
 })
 # fmt: on
 """What a file may set that the user neither named nor trusted; an option that is not listed, as a new one, is refused.

@@ -19,6 +19,7 @@ environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
 
 import functools
 import inspect
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
@@ -29,15 +30,18 @@ from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_ori
 import click
 from click.core import ParameterSource
 
+from pets.arguments import Interval
 from pets.cli._config_file import ConfigFile
 from pets.cli._messages import Messages, message_options
 from pets.cli._spelling import SuggestingGroup, former_option
 from pets.cli._terminal import echo, say, terminal_text
+from pets.engine.spec import SECTION_OF, SECTIONS, default_of, is_honoured
 from pets.errors import InputError
 
 Group = TypeVar("Group")
 
 METADATA_KEY = "option"
+SPEC_FIELDS = {spec.name: spec for section in SECTIONS.values() for spec in fields(section)}
 HELP_ALL = "pets.help_all"  # in a context's meta where rare options are shown too
 METAVARS = {int: "N", float: "X"}
 LAST_TITLE = "Other"
@@ -95,6 +99,26 @@ def option(
         kind.name = "integer" if isinstance(kind, click.IntRange) else "number"
     settings = OptionSettings(description, tuple(flags), kind, metavar, required, alone, needs, rare)
     return field(default=MISSING if required else default, metadata={METADATA_KEY: settings})
+
+
+@dataclass(frozen=True, slots=True)
+class SpecOptions:
+    """What the user said of a run, by the fields of its :class:`~pets.engine.RunSpec`; the rest keeps its defaults.
+
+    A verb that takes these has the option of every field that it honours, under the title of its section.
+    """
+
+    said: Mapping[str, Any]
+
+    def refuse(self, verb: str, reason: str) -> None:
+        """Refuse what the user typed that this way of calling, a verb to a spec, does not honour."""
+        names = {name for name in self.said if not is_honoured(SPEC_FIELDS[name], verb)}
+        if ignored := [flag for name, flag in named_options().items() if name in names]:
+            raise InputError(f"{reason}: leave out {', '.join(ignored)}.")
+
+    def honoured(self, verb: str) -> "SpecOptions":
+        """Those that this way of calling honours."""
+        return SpecOptions({name: value for name, value in self.said.items() if is_honoured(SPEC_FIELDS[name], verb)})
 
 
 class GroupedOption(click.Option):
@@ -189,7 +213,7 @@ def verb(name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
     """Make a command of a function; every parameter of it that is an option group adds its options."""
 
     def decorate(function: Callable[..., None]) -> Verb:
-        command = click.command(name, cls=Verb)(_with_groups(function))
+        command = click.command(name, cls=Verb)(_with_groups(function, name))
         command.params += message_options()
         if rare := sum(getattr(parameter, "rare", False) for parameter in command.params):
             command.params.append(_help_all(rare))
@@ -294,9 +318,11 @@ def _origin(ctx: click.Context, parameter: click.Parameter | None) -> str:
     return ""
 
 
-def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
+def _with_groups(function: Callable[..., None], verb_name: str | None = None) -> Callable[..., None]:
     hints, parameters = get_type_hints(function), inspect.signature(function).parameters
     groups = {name: hints[name] for name in parameters if is_dataclass(hints.get(name))}
+    of_spec = next((name for name, group in groups.items() if group is SpecOptions), None)
+    groups.pop(of_spec or "", None)
     loose = {name: parameter.default for name, parameter in parameters.items() if isinstance(parameter.default, Field)}
 
     @functools.wraps(function)
@@ -306,13 +332,72 @@ def _with_groups(function: Callable[..., None]) -> Callable[..., None]:
             name: group(**{field.name: values.pop(field.name) for field in fields(group) if field.name in values})
             for name, group in groups.items()
         }
+        if of_spec is not None:
+            objects[of_spec] = SpecOptions(_said({name: values.pop(name) for name in sections}))
         function(*args, **values, **objects)
 
-    options = [option for group in groups.values() for option in _options(group)]
+    sections = [] if of_spec is None else spec_fields(verb_name or function.__name__)
+    options = [*map(_spec_option, sections), *(option for group in groups.values() for option in _options(group))]
     options += [_make_option(name, hints[name], spec, LOOSE_TITLE) for name, spec in loose.items()]
     # click's own decorators add from the last to the first, and leave them on the function.
     call.__click_params__ = [*reversed(options), *getattr(function, "__click_params__", ())]  # type: ignore[attr-defined]
     return call
+
+
+def spec_fields(verb: str) -> list[str]:
+    """The fields of a spec that are options of a verb: those that it honours, with a help text."""
+    return [name for name, spec in SPEC_FIELDS.items() if "help" in spec.metadata and is_honoured(spec, verb)]
+
+
+def _said(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, or stands in the environment or the file of options."""
+    context = click.get_current_context()
+    return {
+        name: value
+        for name, value in values.items()
+        if context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
+    }
+
+
+def _spec_option(name: str) -> GroupedOption:
+    """The option of a field of a spec; nothing is its default, so that what is said can be told from what is not."""
+    section, spec = SECTIONS[SECTION_OF[name]], SPEC_FIELDS[name]
+    told, default = spec.metadata, default_of(spec)
+    hint = get_type_hints(section)[name]
+    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
+    several = get_origin(hint) is tuple or name == "price"  # one price for each of several models
+    word = name.replace("_", "-")
+    flags = told.get("flags") or (f"--{word}/--no-{word}" if default is True else f"--{word}",)
+    words = {True: word, False: None}.get(default) if isinstance(default, bool) else str(default or "") or None
+    kind = {"type": _spec_kind(kinds, told.get("within")), "multiple": several}
+    metavar = told.get("metavar") or METAVARS.get(kinds[0])
+    return GroupedOption(
+        [*flags, name],
+        help=told["help"],
+        title=section.title,
+        rare=told.get("rare", False),
+        show_default=False if words is None or several else words,
+        metavar=metavar,
+        **({"is_flag": True} if kinds == [bool] else kind),
+    )
+
+
+def _spec_kind(kinds: Sequence[Any], within: Interval | None) -> Any:
+    """What click is to read for a field of a spec: numbers in their range, words of a list, else a text."""
+    if get_origin(kinds[0]) is Literal or isinstance(kinds[0], str):
+        return click.Choice([word for kind in kinds for word in get_args(kind) or (kind,)])
+    if kinds[0] not in (int, float):
+        return str
+    if within is None:
+        return kinds[0]
+    most = None if within.most == math.inf else within.most
+    ends = {"min_open": "(" in within.open, "max_open": ")" in within.open and most is not None}
+    if kinds[0] is float:
+        number: Any = click.FloatRange(within.least, most, **ends)
+    else:
+        number = click.IntRange(int(within.least), None if most is None else int(most), **ends)
+    number.name = "integer" if kinds[0] is int else "number"  # else click speaks of "a valid float range"
+    return number
 
 
 def _options(group: Any) -> Iterator[GroupedOption]:

@@ -151,7 +151,7 @@ def count(number: int, noun: str) -> str:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[int, int], None]]:
+def progress_bar(doing: str = "replaying") -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr with the time that is left; call it with what is done and what there is to do."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     console = SafeConsole(stderr=True)
@@ -159,7 +159,7 @@ def progress_bar() -> Iterator[Callable[[int, int], None]]:
         task = bar.add_task("reading answers", total=None)
 
         def progress(done: int, total: int) -> None:
-            bar.update(task, description="replaying", completed=done, total=total)
+            bar.update(task, description=doing, completed=done, total=total)
 
         yield progress
 

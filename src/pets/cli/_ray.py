@@ -39,18 +39,34 @@ def connect(address: str) -> RayCluster:
 class RayOptions:
     """Models in the actors of a Ray cluster."""
 
-    ray: str | None = option(f"Run the model in actors of a Ray cluster. {CLUSTER_HELP}", metavar="[ADDRESS]", alone="")
-    ray_actors: int | None = option(
-        "How many actors; as many as the cluster has room for if not given.", at_least=1, needs="ray"
-    )
-    ray_gpus: int | None = option(
-        "How many GPUs each actor takes; if not given, one for vLLM where the cluster has any.",
-        at_least=0,
-        needs="ray",
+    ray: str | None = option(
+        f"Run the model in actors of a Ray cluster. {CLUSTER_HELP} As many actors as it has room for, or actors=N, "
+        "each with gpus=N: ADDRESS,actors=4,gpus=1; if not said, one GPU for vLLM where the cluster has any.",
+        metavar="[ADDRESS][,actors=N][,gpus=N]",
+        alone="",
+        rare=True,
     )
     vllm_args: str | None = option(
-        f"More arguments of vLLM's engine, as JSON: '{VLLM_EXAMPLE}'.", metavar="JSON", needs="ray"
+        f"More arguments of vLLM's engine, as JSON: '{VLLM_EXAMPLE}'.", metavar="JSON", needs="ray", rare=True
     )
+
+    @property
+    def cluster(self) -> tuple[str, int | None, int | None]:
+        """The address, the number of actors, and the GPUs of each.
+
+        >>> RayOptions("head:6379,actors=4").cluster
+        ('head:6379', 4, None)
+        """
+        address, numbers = "", dict[str, int]()
+        for part in filter(None, (self.ray or "").split(",")):
+            name, equals, number = part.partition("=")
+            if not equals:
+                address = part
+            elif name in ("actors", "gpus") and number.isdecimal() and (int(number) or name == "gpus"):
+                numbers[name] = int(number)
+            else:
+                raise InputError(f"--ray is an address, actors=N and gpus=N, joined by commas; got {part!r}.")
+        return address, numbers.get("actors"), numbers.get("gpus")
 
     def check(self, model: ModelOptions) -> None:
         """Refuse what a model in an actor has no use for."""
@@ -82,16 +98,16 @@ class RayOptions:
             raise InputError("--vllm-args are vLLM's, and this model is run by llama.cpp: leave them out.")
         if own := sorted(OWN_SETTINGS & settings.keys()):
             raise InputError(
-                f"--vllm-args cannot have {', '.join(own)}: --model, --slots, --context and --ray-gpus say the like."
+                f"--vllm-args cannot have {', '.join(own)}: --model, --local and gpus=N of --ray say the like."
             )
         source = name or str(default_weights())
-        cluster = connect(self.ray or "")
-        gpus = self.ray_gpus
+        address, actors, gpus = self.cluster
+        cluster = connect(address)
         if gpus is None:
             gpus = 0 if _is_local(name) else int(any(node.get("GPU") for node in cluster.nodes))
-        size = ActorSize.fitting(cluster, local.threads, gpus)
+        size = ActorSize.fitting(cluster, local.settings["threads"], gpus)
         make = sampler_maker(name, local, size, settings)
-        samplers = start_actors(cluster, make, size, self.ray_actors, source=source, alternatives=soft)
+        samplers = start_actors(cluster, make, size, actors, source=source, alternatives=soft)
         kind = "llama.cpp" if _is_local(name) else "vLLM"
         say(f"Ray: {count(len(samplers), 'actor')} with {kind}, {size} each.")
         return samplers
@@ -108,5 +124,14 @@ def sampler_maker(
     """What makes the sampler in an actor."""
     if name is None or _is_local(name):
         path = None if name is None else Path(name).absolute()  # an actor has a working directory of its own
-        return partial(LocalSampler, path, slots=local.slots, context=local.context, threads=size.cpus)
-    return partial(VllmSampler, name, slots=local.slots, context=local.context, gpus=size.gpus, settings=settings)
+        return partial(
+            LocalSampler, path, slots=local.settings["slots"], context=local.settings["context"], threads=size.cpus
+        )
+    return partial(
+        VllmSampler,
+        name,
+        slots=local.settings["slots"],
+        context=local.settings["context"],
+        gpus=size.gpus,
+        settings=settings,
+    )

@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 import click
 
 from pets.cli._config_file import FILE_NAME, ConfigFile
-from pets.cli._groups import option, option_group, verb
+from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._output import FORMAT, Format, print_rows
 from pets.cli._terminal import echo, say
 from pets.cli.options import (
-    AnswerOptions,
     LocalModelOptions,
     ModelOptions,
     QuestionOptions,
-    SamplingOptions,
     run_spec,
 )
 from pets.core.money import amount_words
@@ -41,12 +39,6 @@ class DoctorOptions:
     """What is tried, and for which budget."""
 
     traces: int = option("How many questions are asked live, one trace each.", 3, at_least=0)
-    budget: str = option("The budget of the run to come: 16x, 5000 (traces), 2Mtok or 5usd.", "16x")
-    price: tuple[str, ...] = option(
-        "Dollars per million tokens: in=0.15,out=0.60, MODEL=in=...,out=... for one of several models; the list price "
-        "of a known model if not given.",
-        (),
-    )
     format: Format | None = FORMAT
     trust: bool = option(
         "Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
@@ -59,11 +51,10 @@ class DoctorOptions:
 def doctor(
     questions: str | None,
     examination: DoctorOptions,
+    run: SpecOptions,
     model: ModelOptions,
     local: LocalModelOptions,
-    sampling: SamplingOptions,
     selection: QuestionOptions,
-    answers: AnswerOptions,
 ) -> None:
     """Look at a server before a run: can it be reached, is the key right, is there the model, what does it honour?
 
@@ -79,10 +70,9 @@ def doctor(
         _trust(click.get_current_context().find_object(ConfigFile))
         return
     question_set = None if questions is None else selection.load(questions)
-    price, shares = model.priced(examination.price)
+    price, shares = model.priced(run.said.get("price", ()))
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
-    groups = (examination, selection, answers)
-    spec = run_spec(model, sampling, *groups, drawn=own, price=price, models=())
+    spec = run_spec(run, model, own, price=price, models=())
     problems = _chosen(question_set, examination.traces)
     served = _served_models(model)
     prices = {share.name: share.price for share in shares}
@@ -167,7 +157,7 @@ async def _diagnose_all(
     problems: Sequence[Problem],
     spec: RunSpec,
 ) -> list[Diagnosis]:
-    settings = {"headers": model.headers, "timeout": model.timeout, **asdict(local)}
+    settings: dict[str, Any] = {"headers": model.headers, "timeout": spec.serving.timeout, **local.settings}
 
     def maker(served: ServedModel) -> Callable[[str, str], Sampler]:
         return lambda url, name: make_samplers(

@@ -1,7 +1,10 @@
 """``pets forecast``: what budget for which self-consistency, from a run or a pool."""
 
 import json
+import shlex
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -9,7 +12,7 @@ import numpy as np
 
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, option_group, verb
-from pets.cli._output import SafeConsole
+from pets.cli._output import SafeConsole, count, progress_bar
 from pets.cli._terminal import echo, echo_drawing, say
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
@@ -19,7 +22,7 @@ from pets.errors import InputError
 from pets.lab import replay
 from pets.pools import pool_files, read_pool
 from pets.registry import make_policy, typed_policy
-from pets.store import Store
+from pets.store import RunSummary, Store
 from pets.store.database import DEFAULT_STORE
 
 
@@ -55,20 +58,22 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     pets forecast gpqa.jsonl                        a recorded pool, by replaying it
 
     A run is played on under the prior that its own traces teach, and a pool is replayed: self-consistency is agreement
-    with the vote of 64 traces per question, those that the run has included. The curve is drawn on stderr; its points
-    are one line of JSON on
-    stdout where that is no terminal.
+    with the vote of 64 traces per question, those that the run has included. Each budget comes with the command that
+    takes the run there. The curve is drawn on stderr; its points are one line of JSON on stdout where that is no
+    terminal.
     """
-    if question.store is None and not run.isdecimal() and run != "last":
-        curve, questions = _replayed(Path(run), question, simulation)
-    else:
-        curve, questions = _played_on(question.store or DEFAULT_STORE, run, question, simulation)
+    with progress_bar("playing on") as progress:
+        if question.store is None and not run.isdecimal() and run != "last":
+            source = _replayed(Path(run), question, simulation, progress)
+        else:
+            source = _played_on(question.store or DEFAULT_STORE, run, question, simulation, progress)
+    curve, questions = source.curve, source.questions
     _draw(curve, question.policy)
     budgets = {f"{target:g}": curve.budget_for(target) for target in question.target_consistency}
     for target, mean in budgets.items():
         total = f"more than {question.up_to:g}x" if mean is None else f"{mean:.1f}x"
         words = total if mean is None else f"{total} ({round(mean * questions):,} traces in all)"
-        say(f"self-consistency {target}: {words}")
+        say(f"self-consistency {target}: {words}{'' if mean is None else source.way_on(mean)}")
     if sys.stdout.isatty():
         return
     points = [
@@ -77,13 +82,39 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     echo(json.dumps({"questions": questions, "mean_budget_for": budgets, "curve": points}))
 
 
-def _played_on(path: str, run: str, question: ForecastOptions, simulation: SimulationOptions) -> tuple[Forecast, int]:
+@dataclass(frozen=True, slots=True)
+class ForecastSource:
+    """A curve over mean budgets, of how many questions, and of which run if it is one's."""
+
+    curve: Forecast
+    questions: int
+    run: RunSummary | None = None
+    store: str = DEFAULT_STORE
+
+    def way_on(self, mean: float) -> str:
+        """The command that takes the run to a mean budget, in its own unit; nothing for a pool."""
+        if self.run is None or not self.run.traces:
+            return ""
+        spent, currency = self.run.spent, self.run.settings.currency
+        total = round(mean * self.questions * spent / self.run.traces)
+        if total <= spent:
+            return "; the run is there already"
+        number, unit = currency.shown(total)
+        amount = {"traces": f"{total}", "tokens": f"{total}tok"}.get(unit, f"{number:.6g}usd")
+        place = "" if self.store == DEFAULT_STORE else f" --store {shlex.quote(self.store)}"
+        return f": pets resume {self.run.id} --budget ={amount}{place}"
+
+
+def _played_on(
+    path: str, run: str, question: ForecastOptions, simulation: SimulationOptions, progress: Callable[[int, int], None]
+) -> ForecastSource:
     """A run, played on under the prior that its own traces teach."""
     with Store.open(path, create=False) as store:
         view = store.view(run)
-        allocator, ids = restored(view), [problem.id for problem in view.problems()]
+        allocator, ids, summary = restored(view), [problem.id for problem in view.problems()], view.summary()
         tallies = [allocator.tally(id) for id in sampled(ids, PRIOR_QUESTIONS)]
         cap = allocator.budget.cap
+    say(f"{count(simulation.repetitions, 'run')} of {count(len(ids), 'question')} played on: up to half a minute.")
     curve = play_on(
         tallies,
         make_policy(question.policy),
@@ -91,26 +122,28 @@ def _played_on(path: str, run: str, question: ForecastOptions, simulation: Simul
         max_traces=cap and max(cap, int(question.up_to)),
         runs=simulation.repetitions,
         seed=simulation.seed,
+        progress=progress,
     )
-    return curve, len(tallies)
+    return ForecastSource(curve, len(ids), summary, path)
 
 
-def _replayed(path: Path, question: ForecastOptions, simulation: SimulationOptions) -> tuple[Forecast, int]:
+def _replayed(
+    path: Path, question: ForecastOptions, simulation: SimulationOptions, progress: Callable[[int, int], None]
+) -> ForecastSource:
     """A recorded pool, replayed."""
     (file,) = pool_files([path]) if not path.is_dir() else (path,)
     if not file.exists():
         raise InputError(f'there is no pool "{path}"; a run is a number or "last".')
-    pool = read_pool(file)
-    policy = question.policy
-    (result,) = replay([pool], [typed_policy(policy)], repetitions=simulation.repetitions, seed=simulation.seed)[
-        0
-    ].results
+    pool, policy = read_pool(file), question.policy
+    repetitions, seed = simulation.repetitions, simulation.seed
+    (replayed,) = replay([pool], [typed_policy(policy)], repetitions=repetitions, seed=seed, progress=progress)
+    (result,) = replayed.results
     if result.option is not None:
         raise InputError(f"{policy} has no curve over budgets; choose an index policy such as okg.")
     traces, values = result.traces[0], result.consistency
     grid = np.linspace(1.0, min(question.up_to, float(traces[-1])), 96)
     curves = np.array([np.interp(grid, traces, row) for row in values])
-    return Forecast(grid, curves.mean(axis=0), curves.std(axis=0)), len(pool.questions)
+    return ForecastSource(Forecast(grid, curves.mean(axis=0), curves.std(axis=0)), len(pool.questions))
 
 
 def _draw(curve: Forecast, policy: str) -> None:

@@ -1,14 +1,13 @@
-"""The option groups that several verbs share: questions, model, sampling, budget, run, output."""
+"""The options that several verbs share beside those of a run's spec: questions, model, store, output."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from pets.cli._groups import option, option_group
-from pets.confidence import Kind
+from pets.cli._groups import SpecOptions, option, option_group
 from pets.engine import RunSpec, TokenPrice
 from pets.engine.models import (
     ModelShare,
@@ -20,11 +19,11 @@ from pets.engine.models import (
     with_prices,
 )
 from pets.engine.sources import make_samplers, mixed
-from pets.engine.spec import SECTION_OF
 from pets.errors import InputError
 from pets.openai.fields import json_value
 from pets.openai.headers import parse_headers
 from pets.questions import QuestionSet, find_questions, parse_fields
+from pets.registry import typed_policy
 from pets.samplers import Sampler, Sampling
 from pets.store.database import DEFAULT_STORE
 
@@ -39,18 +38,22 @@ KEY_ENV: Any = option(
     "as MODEL=NAME for one of several models.",
     ("OPENAI_API_KEY",),
     metavar="NAME",
+    rare=True,
 )
 CODE: Any = option(
     "The code that reads the run's answers, named again; a store alone names none.", metavar="python:MODULE:FUNCTION"
 )
-CONCURRENCY: Any = option("How many traces are in flight; 64, or 16 of a local model.", at_least=1)
-KEEP_GOING: Any = option("Go on also where most of the first traces were cut, refused or unreadable.", False)
 NEW: Any = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
 OUTPUT: Any = option(
     "The file to write, in the format of its suffix: .jsonl, .json, .csv or .parquet. Without one, stdout.",
     flags=("-o", "--output"),
 )
 STORE: Any = option(f"The file of runs, or its URL; {DEFAULT_STORE} if none is named.", metavar="FILE")
+KEEP: Any = option(
+    "The SQLite file or the URL of a PostgreSQL that keeps the run, so that it can go on; `pets solve` takes "
+    f"{DEFAULT_STORE} if none is named, and keeps nothing with --store none.",
+    metavar="FILE",
+)
 FIELDS: Any = option(
     "Where the file holds what, if not under a usual name: question=body, gold=final, ...; give it again for more.",
     (),
@@ -59,7 +62,10 @@ FIELDS: Any = option(
 )
 FIRST: Any = option("Take only this many questions, from the first on.", at_least=1)
 HEADER: Any = option(
-    "A header of every request; give it again for more. Its value is never kept or shown.", (), metavar="'NAME: VALUE'"
+    "A header of every request; give it again for more. Its value is never kept or shown.",
+    (),
+    metavar="'NAME: VALUE'",
+    rare=True,
 )
 
 
@@ -77,13 +83,10 @@ def read_keys(names: Sequence[str]) -> str | Sequence[str | None] | None:
 
 @option_group("Questions")
 class QuestionOptions:
-    """Which questions of a file, and how they are put."""
+    """Which questions of a file."""
 
     fields: tuple[str, ...] = FIELDS
     first: int | None = FIRST
-    instruct: bool = option(
-        "Ask questions that are a text alone with how to end the answer; `pets solve --dry-run` shows it.", True
-    )
 
     def load(self, name: str) -> QuestionSet:
         """The questions of a file, a named set, a data set of the hub, or stdin."""
@@ -91,25 +94,32 @@ class QuestionOptions:
         return replace(questions, problems=questions.problems[: self.first])
 
 
-@option_group("Answers")
-class AnswerOptions:
-    """How questions are asked and answers are read, whatever the questions say."""
-
-    answer: str | None = option(
-        "How the answers of all questions are read: choice, number, math, text, yesno, json, regex:PATTERN, "
-        "python:MODULE:FUNCTION or judge; without it, as the questions or the first traces say."
-    )
-    system: str | None = option("A system message for every question.")
-    confidence: Kind | None = option("Ask for log-probabilities; votes may be weighed by this confidence.")
-
-
-@option_group("Local model")
+@option_group("Model")
 class LocalModelOptions:
-    """How a model on this machine runs; what is not given is chosen from the machine."""
+    """How a model on this machine runs."""
 
-    slots: int | None = option("How many traces the local model decodes together.", at_least=1)
-    context: int | None = option("How many tokens of prompt and trace the local model holds.", at_least=1)
-    threads: int | None = option("How many threads the local model uses; one per core if not given.", at_least=1)
+    local: tuple[str, ...] = option(
+        "How a model on this machine runs: slots=N traces decoded together, context=N tokens of prompt and trace, "
+        "threads=N; what is not said is chosen from the machine.",
+        (),
+        metavar="NAME=N,...",
+        rare=True,
+    )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Slots, context and threads.
+
+        >>> LocalModelOptions(("slots=4,context=2048",)).settings
+        {'slots': 4, 'context': 2048, 'threads': None}
+        """
+        settings: dict[str, Any] = {"slots": None, "context": None, "threads": None}
+        for part in (part for text in self.local for part in text.split(",")):
+            name, _, number = part.partition("=")
+            if name not in settings or not number.isdecimal() or not int(number):
+                raise InputError(f"--local is slots=N, context=N and threads=N, joined by commas; got {part!r}.")
+            settings[name] = int(number)
+        return settings
 
 
 @option_group("Model")
@@ -137,7 +147,7 @@ class ServerOptions:
 
 @option_group("Model")
 class ModelOptions(ServerOptions):
-    """Which model is asked, and how patiently."""
+    """Which model is asked."""
 
     endpoint: tuple[str, ...] = option(
         "An OpenAI-compatible server, such as http://localhost:8000/v1; give it again for more, and as MODEL=URL for "
@@ -152,10 +162,6 @@ class ModelOptions(ServerOptions):
         (),
         metavar="NAME[=WEIGHT]",
     )
-    rpm: int | None = option("How many requests per minute each server takes.", at_least=1)
-    tpm: int | None = option("How many tokens per minute each server takes.", at_least=1)
-    timeout: float = option("How many seconds a request may take.", 600.0, at_least=0.1)
-    tries: int = option("How many times a trace is tried before it counts as failed.", 6, at_least=1)
 
     @property
     def name(self) -> str | None:
@@ -205,9 +211,9 @@ class ModelOptions(ServerOptions):
                 key=key,
                 headers=self.headers,
                 stream=spec.confidence_kind is not None,
-                timeout=self.timeout,
+                timeout=spec.serving.timeout,
                 batch_api=spec.serving.batch_api,
-                **asdict(local),
+                **local.settings,
             )
 
         if self.servers and not self.model:
@@ -223,67 +229,16 @@ class ModelOptions(ServerOptions):
         return mixed(spec, {name: of_model(urls[name], name, keys[name]) for name in self.names})
 
 
-@option_group("Sampling")
-class SamplingOptions:
-    """How traces are drawn; what is not given is the question set's own choice."""
-
-    temperature: float | None = option(
-        "The temperature; 1, the model's own distribution, unless the question set says otherwise.", at_least=0.0
-    )
-    max_tokens: int | None = option(
-        "After how many tokens a trace is cut, which then casts no vote; the server's own limit if not given, unless "
-        "the question set says otherwise. Budgets in tokens and money hold as much for each trace, else the server's "
-        "context.",
-        at_least=1,
-    )
-    top_p: float | None = option(
-        "Draw from the likeliest tokens that have this share together; 1, all of them, if not given.",
-        kind=click.FloatRange(0, 1, min_open=True),
-    )
-    top_k: int | None = option("Draw from this many of the likeliest tokens; 0, all of them, if not given.", at_least=0)
-    min_p: float | None = option(
-        "Draw from tokens with at least this share of the likeliest one's chance; 0, all of them, if not given.",
-        kind=click.FloatRange(0, 1),
-    )
-    reasoning_effort: str | None = option("How long a reasoning model thinks: low, medium, high, ...")
-    extra_body: str | None = option(
-        'More fields of every request, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.',
-        metavar="JSON",
-    )
-    stop: tuple[str, ...] = option("A text that ends a trace; give it again for more.", ())
-    confidence_window: int | None = option(
-        "How many tokens a group of a trace's confidence has; 2048 if not given.", at_least=1
-    )
-    seed: int = option("The seed that the seeds of all traces follow from.", 0, at_least=0)
-
-    def merge(self, own: Sampling) -> Sampling:
-        """A question set's own sampling, with what the user named instead."""
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["window"] = values.pop("confidence_window")
-        if self.extra_body is not None:
-            values["extra_body"] = parse_json_option("--extra-body", self.extra_body, '{"top_a": 0.1}')
-        del values["seed"]
-        return replace(own, **{name: value for name, value in values.items() if value not in (None, (), "")})
-
-
-def run_spec(
-    model: ModelOptions,
-    sampling: SamplingOptions,
-    *groups: Any,
-    drawn: Sampling,
-    prices: Sequence[str] = (),
-    **own: Any,
-) -> RunSpec:
-    """The spec of a run: every option that has the name of a field, those that take work, and the verb's ``own``.
-
-    ``drawn`` is how the question set has its traces drawn.
-    """
-    price, models = model.priced(prices)
-    named = {field.name: getattr(group, field.name) for group in (model, sampling, *groups) for field in fields(group)}
-    values = {name: value for name, value in named.items() if SECTION_OF.get(name, "sampling") != "sampling"}
-    values |= {"price": price, "models": models, "sampling": sampling.merge(drawn)}
-    values["concurrency"] = values.get("concurrency") or model.in_flight
-    return RunSpec.of(**values | own)
+def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any) -> RunSpec:
+    """The spec of a run: how the question set has its traces drawn, what the user said, and the verb's ``own``."""
+    values = dict(said.said)
+    price, models = model.priced(values.pop("price", ()))
+    if "policy" in values:
+        values["policy"] = typed_policy(values["policy"])
+    if "extra_body" in values:
+        values["extra_body"] = parse_json_option("--extra-body", values["extra_body"], '{"top_a": 0.1}')
+    values = {"concurrency": model.in_flight, "price": price, "models": models, **values, **own}
+    return RunSpec(sampling=drawn).with_options(**values)
 
 
 def parse_json_option(flag: str, text: str, example: str) -> dict[str, Any]:
@@ -295,36 +250,3 @@ def parse_json_option(flag: str, text: str, example: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise InputError(f"{flag} is a JSON object, such as {example}; got {text[:60]}.")
     return fields
-
-
-@option_group("Run")
-class KeptRunOptions:
-    """Where a run is kept, what of it, and when it stops by itself."""
-
-    store: str | None = option(
-        "The SQLite file or the URL of a PostgreSQL that keeps the run, so that it can go on; if none is named, "
-        f"`pets solve` takes {DEFAULT_STORE}.",
-        metavar="FILE",
-    )
-    keep_texts: bool = option(
-        "Keep what traces say in the store, not only what they answer.", True, flags=("--texts/--no-texts",)
-    )
-    keep_going: bool = KEEP_GOING
-
-
-@option_group("Time")
-class PaceOptions:
-    """How much is asked at once, and how long a run may take."""
-
-    concurrency: int | None = CONCURRENCY
-    waves: int | None = option(
-        "In how many parallel batches the budget is spent at most; each is decided from all before it.",
-        at_least=1,
-        rare=True,
-    )
-    patience: float | None = option(
-        "How long the run may take, as a multiple of all traces at once; more time spends the budget better. If "
-        "neither this nor --waves is given: 2, or 4 waves where a batch is small.",
-        kind=click.FloatRange(1),
-        rare=True,
-    )

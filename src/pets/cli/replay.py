@@ -21,6 +21,7 @@ from pets.cli._output import (
 from pets.cli._pools import MixedPools, PoolOptions
 from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._terminal import say
+from pets.cluster import RayCluster
 from pets.confidence import Kind
 from pets.errors import InputError
 from pets.lab import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
@@ -95,10 +96,25 @@ class DrawOptions:
     )
     limit: bool = option("Compute the attainable limit for four answers, too: half a minute per pool.", False)
     seed: int = option("The same seed gives the same table.", 0, at_least=0)
-    workers: int | None = option("How many processes replay; one per core if not given.", at_least=1)
-    ray: str | None = option(
-        f"Spread the repetitions over a Ray cluster. {CLUSTER_HELP}", metavar="[ADDRESS]", alone=""
+    workers: str | None = option(
+        "How many processes replay; one per core if not given. With ray, or ray:ADDRESS, those of a Ray cluster. "
+        f"{CLUSTER_HELP}",
+        metavar="N|ray[:ADDRESS]",
     )
+
+    @property
+    def processes(self) -> int:
+        """How many processes of this machine replay."""
+        number = str(os.cpu_count() or 1) if self.workers is None else self.workers
+        if not number.isdecimal() or not int(number):
+            raise InputError(f"--workers is a number of processes, or ray[:ADDRESS]; got {self.workers!r}.")
+        return int(number)
+
+    @property
+    def cluster(self) -> RayCluster | None:
+        """The cluster that replays, if one does."""
+        name, _, address = (self.workers or "").partition(":")
+        return connect(address) if name == "ray" else None
 
 
 @option_group("Output")
@@ -136,19 +152,17 @@ def replay(
     check_rows_output(result.output, *paths)
     if result.plots is not None:
         charts_library()
-    if draws.ray is not None and draws.workers is not None:
-        raise InputError("--workers are processes of this machine and --ray takes the cluster's: leave one out.")
     protocol = _protocol(contenders, draws, result)
     pools, mixtures = reading.read_mixtures(paths)
     specs = [*map(typed_policy, contenders.policies)] or _default_policies(pools, protocol)
-    cluster = None if draws.ray is None else connect(draws.ray)
+    cluster = draws.cluster
     with progress_bar() as progress:
         results = run(
             pools,
             specs,
             config=protocol,
             answer=reading.answer,
-            workers=draws.workers or os.cpu_count() or 1,
+            workers=1 if cluster is not None else draws.processes,
             cluster=cluster,
             progress=progress,
         )

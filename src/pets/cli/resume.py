@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from pets.cli._groups import FILE, named_options, option, option_group, refuse_groups, verb
+from pets.cli._groups import FILE, SpecOptions, named_options, option, option_group, refuse_groups, verb
 from pets.cli._output import check_rows_output, count
 from pets.cli._ray import RayOptions
 from pets.cli._run import kept_words, run_engine, run_jobs, write_answers
@@ -15,11 +15,9 @@ from pets.cli._terminal import is_terminal, say
 from pets.cli.options import (
     CODE,
     FIELDS,
-    KEEP_GOING,
     OUTPUT,
     STORE,
     LocalModelOptions,
-    PaceOptions,
     QuestionOptions,
     ServerOptions,
 )
@@ -53,7 +51,6 @@ class ResumedRunOptions:
     )
     store: str | None = STORE
     answer: str | None = CODE
-    keep_going: bool = KEEP_GOING
 
 
 @verb()
@@ -63,7 +60,7 @@ def resume(
     run: str,
     questions: str | None,
     kept: ResumedRunOptions,
-    pace: PaceOptions,
+    changed: SpecOptions,
     servers: ServerOptions,
     local: LocalModelOptions,
     ray: RayOptions,
@@ -91,8 +88,9 @@ def resume(
         settings, run = view.settings, str(view.id)
     by_files = settings.batch_api and not settings.endpoints
     if settings.verb == "stream":
-        refuse_groups(f"run {run} is a stream", PaceOptions, LocalModelOptions, RayOptions)
-        changes = {"budget": kept.budget, "answer": kept.answer, "keep_going": kept.keep_going}
+        changed.refuse("stream", f"run {run} is a stream")
+        refuse_groups(f"run {run} is a stream", LocalModelOptions, RayOptions)
+        changes = {"budget": kept.budget, "answer": kept.answer, **changed.said}
         running = resumed_stream(location, run, questions, plan, servers, QuestionOptions(fields=fields), **changes)
         run_stream(running, output, resume=True)
         return
@@ -104,8 +102,9 @@ def resume(
         ways = "--replies FILE reads what came of its wave, the same `pets solve ... --to FILE` writes the next one"
         raise InputError(f"run {run} {f'goes by files: {ways}' if by_files else 'asks servers: leave out --replies'}.")
     if by_files:
-        refuse_groups(f"run {run} goes by files", PaceOptions, ServerOptions, LocalModelOptions, RayOptions)
-        _read_replies(location, run, kept, output)
+        changed.refuse("batch", f"run {run} goes by files")
+        refuse_groups(f"run {run} goes by files", ServerOptions, LocalModelOptions, RayOptions)
+        _read_replies(location, run, kept, changed, output)
         return
     if ray.ray is None:
         refuse_groups(f"run {run} goes on with its own settings", LocalModelOptions)
@@ -118,17 +117,14 @@ def resume(
         key=servers.keys,
         headers=servers.headers,
         sampler=None if ray.ray is None else ray.samplers_of_run(settings, local),
-        concurrency=pace.concurrency,
-        waves=pace.waves,
-        patience=pace.patience,
         answer=kept.answer,
         budget=kept.budget,
-        keep_going=kept.keep_going,
+        **changed.said,
     )
     run_engine(engine, output, rows=not is_terminal())
 
 
-def _read_replies(location: str, run: str, kept: ResumedRunOptions, output: Path | None) -> None:
+def _read_replies(location: str, run: str, kept: ResumedRunOptions, changed: SpecOptions, output: Path | None) -> None:
     """Read what came of a wave into its run, all files or none; write the answers so far."""
     stored = stored_jobs(location, run)
     with BatchReplies({custom_id(line) for job in stored.jobs for line in job.lines}) as lines:
@@ -139,9 +135,7 @@ def _read_replies(location: str, run: str, kept: ResumedRunOptions, output: Path
         except OSError as error:
             raise InputError(f'"{error.filename}": {error.strerror}. Name a file of replies.') from None
         sampler = BatchSampler(NO_SERVER, stored.settings.model, FileBatches(replies=lines))
-        engine = Engine.resume(
-            location, run, sampler=sampler, answer=kept.answer, budget=kept.budget, keep_going=kept.keep_going
-        )
+        engine = Engine.resume(location, run, sampler=sampler, answer=kept.answer, budget=kept.budget, **changed.said)
         asyncio.run(run_jobs(engine, drain=True, then=lambda: write_answers(engine, output)))
     solution, left = engine.solution(), sampler.left
     say(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.")

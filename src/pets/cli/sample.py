@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pets.cli._groups import option, option_group, verb
+from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import say
-from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, SamplingOptions, run_spec
+from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, run_spec
 from pets.engine.record import Recording, RecordingSummary, record, summarize_recording
 from pets.engine.summary import wilson
 from pets.samplers import Sampler
@@ -29,11 +29,8 @@ class RecordingOptions:
 
     output: Path = option("The .jsonl file to record to.", flags=("-o", "--output"), required=True)
     traces: int = option("How many traces per question are recorded.", 64, at_least=1)
-    open_questions: int = option("How many questions are open at a time.", 2, at_least=1)
     part: str = option("Record every K-th question from the I-th on, so that K machines share the work.", "1/1",
                        metavar="I/K")  # fmt: skip
-    texts: bool = option("Keep what traces say, so that their answers can be read anew.", True)
-    answer: str | None = option("How the answers of all questions are read: choice, number, math, text, ...")
 
 
 @verb()
@@ -41,10 +38,10 @@ class RecordingOptions:
 def sample(
     questions: str,
     goal: RecordingOptions,
+    run: SpecOptions,
     selection: QuestionOptions,
     model: ModelOptions,
     local: LocalModelOptions,
-    sampling: SamplingOptions,
 ) -> None:
     """Record traces of every question of QUESTIONS (a file, a named set, hf:org/name, - for stdin) as a pool.
 
@@ -62,11 +59,11 @@ def sample(
         raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')
     question_set = selection.load(questions)
     problems = question_set.problems
-    if goal.answer is not None:
-        problems = tuple(replace(problem, answer_type=goal.answer) for problem in problems)
+    if (answer := run.said.get("answer")) is not None:
+        problems = tuple(replace(problem, answer_type=answer) for problem in problems)
     part = _part(goal.part)
     drawn = replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)
-    spec = run_spec(model, sampling, goal, selection, drawn=drawn, keep_texts=goal.texts, concurrency=None, answer=None)
+    spec = run_spec(run, model, drawn, concurrency=None, answer=None)
     samplers = model.samplers(local, spec)
     recording = Recording(tuple(map(spec.asked, problems)), goal.traces, spec, part, model=_model_name(samplers, model))
     try:
@@ -75,21 +72,21 @@ def sample(
         say(f'Stopped. What "{output}" holds is kept; the same command goes on from there.')
         sys.exit(INTERRUPTED)
     say(f"{output}: {count(sampled, 'question')} sampled, {len(recording.numbered)} in all.")
-    _print_summary(summarize_recording(output, recording.problems), goal)
+    _print_summary(summarize_recording(output, recording.problems), goal.traces, texts=spec.keeping.keep_texts)
 
 
-def _print_summary(summary: RecordingSummary, goal: RecordingOptions) -> None:
+def _print_summary(summary: RecordingSummary, traces: int, *, texts: bool) -> None:
     if summary.judged:
         low, high = wilson(summary.vote_accuracy, summary.judged)
         say(
             f"Accuracy of {count(summary.judged, 'question')} with gold: pass@1 {summary.pass_at_1:.3f}, "
-            f"vote of {count(goal.traces, 'trace')} {summary.vote_accuracy:.3f} ({low:.3f} to {high:.3f})."
+            f"vote of {count(traces, 'trace')} {summary.vote_accuracy:.3f} ({low:.3f} to {high:.3f})."
         )
     if summary.cut:
         cut = f"{summary.cut:,} traces were" if summary.cut > 1 else "1 trace was"
         say(f"{cut} cut at their token limit and cast no vote: --max-tokens N lets them be longer.")
     if summary.unanswered:
-        anew = " `pets pools convert --answer TYPE` reads their texts anew." if goal.texts and not summary.cut else ""
+        anew = " `pets pools convert --answer TYPE` reads their texts anew." if texts and not summary.cut else ""
         say(f"No trace answers {count(summary.unanswered, 'question')}.{anew}")
 
 

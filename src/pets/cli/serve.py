@@ -8,7 +8,6 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -275,10 +274,9 @@ def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | 
     if not upstream.endpoint:
         if len(upstream.model) > 1:
             raise InputError("several models vote at servers: give --endpoint URL, or name one --model.")
-        return LocalSampler(next(iter(upstream.model), None), **asdict(local))
+        return LocalSampler(next(iter(upstream.model), None), **local.settings)
     single = upstream.model[0] if len(upstream.model) == 1 else None
-    settings = {"model": single, **asdict(local)}
-    if named := [name for name, value in settings.items() if value is not None]:
+    if named := [name for name, value in (("model", single), ("local", local.local)) if value]:
         raise InputError(f"--{named[0]} is for a local model; with --endpoint, requests name theirs. Leave one out.")
     return list(upstream.endpoint)
 

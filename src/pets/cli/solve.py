@@ -2,33 +2,28 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
-from pets.cli._groups import option, option_group, refuse_groups, verb
+from pets.cli._groups import SpecOptions, option, option_group, refuse_groups, verb
 from pets.cli._output import check_output, check_rows_output, count
 from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, kept_words, run_engine, run_jobs
 from pets.cli._terminal import echo, is_terminal, say
 from pets.cli.options import (
+    KEEP,
     NEW,
     OUTPUT,
-    ZONE,
-    AnswerOptions,
-    KeptRunOptions,
     LocalModelOptions,
     ModelOptions,
-    PaceOptions,
     QuestionOptions,
-    SamplingOptions,
+    ServerOptions,
     run_spec,
 )
 from pets.core.money import amount_words
-from pets.core.policy import Policy
 from pets.engine import Engine, RunSpec
 from pets.engine.batch import batched
 from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_in_store
@@ -36,40 +31,13 @@ from pets.engine.question import instructions
 from pets.engine.resume import bounded_spec
 from pets.errors import InputError
 from pets.questions import QuestionSet
-from pets.registry import make_policy, spec_of, typed_policy
 from pets.samplers import Sampler
 from pets.samplers.batch import BatchSampler, FileBatches
 from pets.store.database import DEFAULT_STORE
 
+KEEP_NOTHING = "none"
 NO_SERVER = "http://localhost/v1"  # that requests of a file would go to; nothing is sent
 NOTHING_LEFT = 1  # the exit code where there is no next wave: `while pets solve ... --to FILE; do ...; done`
-
-
-@option_group("Budget")
-class BudgetOptions:
-    """What may be spent, and on what."""
-
-    budget: str = option("What may be spent: 16x (per question on average), 5000 (traces), 2Mtok or 5usd.", "16x")
-    max_traces: int = option("How many traces a question gets at most.", 64, at_least=1)
-    policy: str = option('Who gets the next trace: a policy such as "okg" or "price:rounds=3".', "okg")
-    zone: float = ZONE
-    target_consistency: float | None = option("Stop when this self-consistency is expected, such as 0.99.")
-    price: tuple[str, ...] = option(
-        "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
-        "models. Batch jobs cost half, or batch=SHARE of it.",
-        (),
-    )
-    overshoot: float = option(
-        "By what share a budget in tokens or money may be exceeded; 999 of 1,000 runs keep to it.", 0.1
-    )
-
-    @property
-    def spec(self) -> str | Policy:
-        """The policy with its zone; an object where the user's own code makes it."""
-        if not self.zone:
-            return typed_policy(self.policy)
-        zoned = make_policy(self.policy).with_zone(self.zone)
-        return spec_of(zoned) or self.policy
 
 
 @option_group("Estimate")
@@ -77,52 +45,27 @@ class DryRunOptions:
     """What a run would take."""
 
     dry_run: bool = option("Say what the run would take; ask nothing of any model.", False)
-    expect: str | None = option("What a trace takes, for --dry-run.", metavar="tokens=N,seconds=S", needs="dry_run")
-
-
-@option_group("Run")
-class NewRunOptions:
-    """Whether the run is kept, and whether it is another one."""
-
-    new: bool = NEW
-    no_store: bool = option("Keep nothing of the run: it cannot be resumed.", False)
-
-    def place(self, storage: KeptRunOptions) -> str | None:
-        """The file that keeps the run, of which the user hears before it is written."""
-        if not self.no_store and storage.store is None and not Path(DEFAULT_STORE).exists():
-            say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --no-store keeps nothing.")
-        if self.no_store and storage.store is not None:
-            raise InputError("--store keeps the run and --no-store does not: leave one out.")
-        return None if self.no_store else storage.store or DEFAULT_STORE
+    expect: str | None = option("What a trace takes, for --dry-run.", metavar="tokens=N,seconds=S", needs="dry_run",
+                                rare=True)  # fmt: skip
 
 
 @verb()
 @click.argument("questions", metavar="QUESTIONS", required=False)
 def solve(
     questions: str | None,
-    budget: BudgetOptions,
-    pace: PaceOptions,
+    run: SpecOptions,
     model: ModelOptions,
     local: LocalModelOptions,
     ray: RayOptions,
-    sampling: SamplingOptions,
     selection: QuestionOptions,
-    answers: AnswerOptions,
-    storage: KeptRunOptions,
-    new_run: NewRunOptions,
     dry_run: DryRunOptions,
-    soft: bool = option(
-        "For short answers: count what a trace might have said at the token that decides its answer as well.", False
-    ),
-    batch_api: bool = option(
-        "Hand in every wave as a job of the provider's batch interface, for half the price and an answer within a day. "
-        "Ctrl-C leaves a job where it is; the same command again goes on with it.",
-        False,
-    ),
+    store: str | None = KEEP,
+    new: bool = NEW,
     to: Path | None = option(
         "Write the next wave to this file in OpenAI's batch format, for `vllm run-batch` and its like, instead of "
         "handing it in; `pets resume RUN --replies FILE` reads what came of it.",
         needs="batch_api",
+        rare=True,
     ),
     output: Path | None = OUTPUT,
 ) -> None:
@@ -149,12 +92,9 @@ def solve(
     if to is not None:
         check_output(to, questions)
         reason = "--to writes requests to a file and asks no server"
-        groups_of_servers = (ModelOptions, LocalModelOptions, RayOptions, PaceOptions, DryRunOptions)
-        refuse_groups(reason, *groups_of_servers, but={"model", "waves", "patience"})
-    groups, drawn = (budget, pace, selection, answers, storage), question_set.sampling
-    own: dict[str, Any] = {"policy": budget.spec, "soft": soft, "batch_api": batch_api}
-    spec = run_spec(model, sampling, *groups, drawn=drawn, prices=budget.price, **own)
-    spec = batched(spec, model.name or "")
+        run.refuse("batch", reason)
+        refuse_groups(reason, ServerOptions, LocalModelOptions, RayOptions, DryRunOptions)
+    spec = batched(run_spec(run, model, question_set.sampling), model.name or "")
     samplers: Sequence[Sampler]
     files = FileBatches(to)
     if to is not None:
@@ -163,27 +103,41 @@ def solve(
         samplers = model.samplers(local, spec)
     else:
         samplers = ray.samplers(model.name, local, soft=spec.reading.soft)
-        concurrency = pace.concurrency or ray.in_flight(model.name, len(samplers))
-        spec = spec.with_options(concurrency=concurrency)
+        if "concurrency" not in run.said:
+            spec = spec.with_options(concurrency=ray.in_flight(model.name, len(samplers)))
+
+    def engine_in(place: str | None) -> Engine:
+        return Engine(
+            question_set,
+            endpoint=model.servers if ray.ray is None and to is None else None,
+            headers=model.headers,
+            model=model.model,
+            sampler=samplers,
+            store=place,
+            new=new,
+            spec=spec,
+        )
+
     if dry_run.dry_run:
-        spec = bounded_spec(spec, [spec.asked(problem) for problem in question_set.problems], samplers)
-        _print_estimate(question_set, spec, model.name or "", storage.store or DEFAULT_STORE, dry_run.expect)
+        place = store or DEFAULT_STORE
+        if not new and Path(place).exists() and _is_finished(lambda: engine_in(place)):
+            return
+        bounded = bounded_spec(spec, [spec.asked(problem) for problem in question_set.problems], samplers)
+        _print_estimate(question_set, bounded, model.name or "", place, dry_run.expect)
         return
-    engine = Engine(
-        question_set,
-        endpoint=model.servers if ray.ray is None and to is None else None,
-        headers=model.headers,
-        model=model.model,
-        sampler=samplers,
-        store=new_run.place(storage),
-        new=new_run.new,
-        spec=spec,
-    )
+    engine = engine_in(_place(store))
     if to is not None:
         _write_wave(engine, files, to)
         return
     _print_origin(engine)
     run_engine(engine, output)
+
+
+def _place(store: str | None) -> str | None:
+    """The file that keeps the run, of which the user hears before it is first written; none if the user wants none."""
+    if store is None and not Path(DEFAULT_STORE).exists():
+        say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --store {KEEP_NOTHING} keeps nothing.")
+    return None if store == KEEP_NOTHING else store or DEFAULT_STORE
 
 
 def _write_wave(engine: Engine, files: FileBatches, path: Path) -> None:
@@ -194,6 +148,18 @@ def _write_wave(engine: Engine, files: FileBatches, path: Path) -> None:
         say(f"Run {engine.stored_run.id} of {engine.store_name} is finished: there is no wave to write.")
         raise click.exceptions.Exit(NOTHING_LEFT)
     say(f"{path}: {count(files.requests, 'request')}. {kept_words(engine)}")
+
+
+def _is_finished(open_engine: Callable[[], Engine]) -> bool:
+    """Whether the run is over already: then nothing would be paid, which is said, as is why it would be refused."""
+    try:
+        engine = open_engine()
+    except InputError as error:
+        say(str(error))
+        return False
+    _print_origin(engine)
+    engine.close()
+    return engine.origin == "finished"
 
 
 def _print_origin(engine: Engine) -> None:

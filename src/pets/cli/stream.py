@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from pets.answers.recorded import Recorded
-from pets.cli._groups import option, option_group, refuse_others, verb
+from pets.cli._groups import SpecOptions, named_options, option, refuse_groups, verb
 from pets.cli._output import check_rows_output, count, growing_output
 from pets.cli._run import (
     ANSWER_COLUMNS,
@@ -32,14 +32,11 @@ from pets.cli._run import (
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
 from pets.cli.options import (
-    CONCURRENCY,
+    KEEP,
     OUTPUT,
-    AnswerOptions,
-    KeptRunOptions,
     LocalModelOptions,
     ModelOptions,
     QuestionOptions,
-    SamplingOptions,
     ServerOptions,
     run_spec,
 )
@@ -60,92 +57,41 @@ from pets.policies.price import PriceRule
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, QuestionSet, parse_fields
 from pets.questions.files import AUTO
-from pets.registry import make_answer_type
+from pets.registry import as_policy
 from pets.samplers import Prompt, Sampling
 
 STDIN = "-"
-MEAN_TRACES = 16.0  # per question, where neither a plan nor the user says
-COLD_MAX_TRACES = 64
 POOL: Any = option("Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path))
-ALLOWED_WITH_POOL = {
-    "plan", "cold", "rounds", "zone", "alarm_rate", "budget", "horizon", "budget_window", "max_traces", "price",
-    "open_questions", "concurrency", "answer", "seed", "pool", "output",
-}  # fmt: skip
-
-
-@option_group("Plan")
-class StreamPlanOptions:
-    """What decides how many traces a question gets."""
-
-    plan: Path | None = option("The plan that `pets fit` made.")
-    cold: bool = option("Work without a plan: learn from the stream itself.", False)
-    rounds: int = option("With --cold, in how many batches a question is sampled after its warm-up; 0 sets no limit.",
-                         3, at_least=0, needs="cold")  # fmt: skip
-    zone: float = option("The lead, as a share of all traces, that another answer needs to matter, such as 0.1; a plan "
-                         "has its own.", 0.0, kind=click.FloatRange(0, 1, max_open=True))  # fmt: skip
-    alarm_rate: float = option("The chance of a drift alarm, ever, where nothing has changed.", 0.01,
-                               kind=click.FloatRange(0, 1, True, True), needs="plan")  # fmt: skip
-
-    def watch(self, plan: StreamPlan | None) -> Drift | None:
-        """What watches for drift from a plan."""
-        return None if plan is None else Drift.of(plan, self.alarm_rate)
-
-
-@option_group("Budget")
-class StreamBudgetOptions:
-    """What may be spent."""
-
-    budget: str | None = option(
-        "What may be spent, in all or per window: 16x (per question on average), 5000 (traces), 2Mtok or 5usd; the "
-        "plan's if not given."
-    )
-    horizon: int | None = option("How many questions will come; known for a file.", at_least=1)
-    budget_window: int | None = option(
-        "How many questions share a budget, in a stream without an end; 100 on stdin.", at_least=1
-    )
-    max_traces: int | None = option(
-        "How many traces a question gets at most; the plan's if not given, cold 64.", at_least=1
-    )
-    price: tuple[str, ...] = option(
-        "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
-        "models.",
-        (),
-    )
-    open_questions: int = option("How many questions are open at a time.", 8, at_least=1)
-
-    def cap(self, plan: StreamPlan | None) -> int:
-        """How many traces a question gets at most."""
-        return self.max_traces or (COLD_MAX_TRACES if plan is None else plan.cap)
+COLD_POLICY = "price:rounds=3"
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
     """All that the user said, beside the questions."""
 
-    plan_options: StreamPlanOptions
-    budget: StreamBudgetOptions
+    run: SpecOptions
+    plan: StreamPlan | None
     model: ModelOptions
     local: LocalModelOptions
-    sampling: SamplingOptions
     selection: QuestionOptions
-    answers: AnswerOptions
-    storage: KeptRunOptions
-    concurrency: int | None
+    store: str | None
+
+    @property
+    def drift(self) -> Drift | None:
+        """What watches for drift from a plan."""
+        return None if self.plan is None else Drift.of(self.plan)
 
 
 @verb()
 @click.argument("questions", metavar="[QUESTIONS|-]", required=False)
 def stream(
     questions: str | None,
-    plan_options: StreamPlanOptions,
-    budget: StreamBudgetOptions,
+    run: SpecOptions,
     model: ModelOptions,
     local: LocalModelOptions,
-    sampling: SamplingOptions,
     selection: QuestionOptions,
-    answers: AnswerOptions,
-    storage: KeptRunOptions,
-    concurrency: int | None = CONCURRENCY,
+    plan: Path | None = option("The plan that `pets fit` made; without one, the stream teaches what it can."),
+    store: str | None = KEEP,
     pool: Path | None = POOL,
     output: Path | None = OUTPUT,
 ) -> None:
@@ -154,7 +100,7 @@ def stream(
     \b
     pets stream --plan plan.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B < questions.jsonl
     pets stream --plan plan.json --budget-window 1000 ...     no end: the plan's mean for every 1000 questions
-    pets stream mine.jsonl --cold --budget 12x ...            no training pool; a file, whose end is known
+    pets stream mine.jsonl --budget 12x ...                   no training pool; a file, whose end is known
     pets stream --plan plan.json --pool recorded.jsonl        on recorded answers
     pets stream --plan plan.json --store runs.db ...          `pets resume last < questions.jsonl` goes on
 
@@ -167,11 +113,10 @@ def stream(
     check_rows_output(output)
     if output is not None and (before := answers_in(output)):
         raise InputError(f'"{output}" holds {count(before, "answer")}. Name another file, or move it away.')
-    options = _Options(plan_options, budget, model, local, sampling, selection, answers, storage, concurrency)
-    if (plan_options.plan is None) != plan_options.cold:
-        raise InputError("give either --plan FILE (`pets fit` makes one) or --cold, which learns from the stream.")
-    plan = None if plan_options.plan is None else read_plan(plan_options.plan)
-    running = _live(questions, plan, options) if pool is None else _replayed(pool, questions, plan, options)
+    if plan is not None and "policy" in run.said:
+        raise InputError("a --plan is a policy; leave --policy out.")
+    options = _Options(run, None if plan is None else read_plan(plan), model, local, selection, store)
+    running = _live(questions, options) if pool is None else _replayed(pool, questions, options)
     run_stream(running, output, resume=False)
 
 
@@ -270,22 +215,21 @@ class RunningStream:
         say(*words)
 
 
-def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> RunningStream:
+def _live(questions: str | None, options: _Options) -> RunningStream:
     """A model, asked."""
-    if options.answers.answer is not None:
-        make_answer_type(options.answers.answer)
     question_set = _loaded(questions, options.selection)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
-    spec = _config(options, drawn=own, headers=tuple(sorted(options.model.headers)))
+    spec = run_spec(options.run, options.model, own, headers=tuple(sorted(options.model.headers)))
+    plan = options.plan
     sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
     samplers = options.model.samplers(options.local, spec)
     problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
-    if options.budget.budget is not None:
-        amount, prompt = Amount.parse(options.budget.budget), longest_prompt(problems)
+    if "budget" in options.run.said:
+        amount, prompt = Amount.parse(spec.spending.budget), longest_prompt(problems)
         spec = spec.with_options(sampling=bounded(spec.sampling, amount, samplers, prompt))
     name = f"{'stdin' if question_set is None else question_set.name} (stream)"
-    spec = _planned(plan, spec, options, problems, sizes)
     model = options.model.name or ""
+    spec = _planned(options, spec, model, problems, sizes)
     return RunningStream(
         lambda on_answer: Stream(
             spec,
@@ -293,9 +237,9 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
             on_answer,
             problems=problems,
             name=name,
-            store=options.storage.store,
+            store=options.store,
             source=_stdin_file() if problems is None else identity_of(spec, problems, model),
-            drift=options.plan_options.watch(plan),
+            drift=options.drift,
             on_alarm=_print_alarm,
         ),
         problems,
@@ -303,32 +247,28 @@ def _live(questions: str | None, plan: StreamPlan | None, options: _Options) -> 
     )
 
 
-def _replayed(path: Path, questions: str | None, plan: StreamPlan | None, options: _Options) -> RunningStream:
+def _replayed(path: Path, questions: str | None, options: _Options) -> RunningStream:
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
-    refuse_others(ALLOWED_WITH_POOL, "--pool draws from recorded answers: no model is asked, nothing is kept")
+    reason = "--pool draws from recorded answers: no model is asked, nothing is kept"
+    refuse_groups(reason, ModelOptions, LocalModelOptions, QuestionOptions)
+    options.run.refuse("pool", reason)
+    if "store" in named_options():
+        raise InputError(f"{reason}: leave out --store.")
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
     (file,) = pool_files([path])
-    pool = read_answers(read_pool(file), options.answers.answer)
-    cap = options.budget.cap(plan)
-    traces = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=options.sampling.seed), 0)
+    said = options.run.honoured("pool")  # whatever pets.toml says of a model is said of none here
+    pool = read_answers(read_pool(file), said.said.get("answer"))
+    spec = run_spec(said, ModelOptions(), Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
+    cap = _cap(options, spec)
+    traces = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=spec.serving.seed), 0)
     targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
     problems = None if questions == STDIN else [_named(id) for id in targets]
-    # Whatever pets.toml says of a model is said of none here.
-    limits = replace(options.budget, max_traces=min(cap, traces.size))
-    sampling = SamplingOptions(seed=options.sampling.seed)
-    options = replace(options, budget=limits, model=ModelOptions(), sampling=sampling, answers=AnswerOptions())
-    spec = _config(options, drawn=Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
-    spec = _planned(plan, spec, options, problems, {"text": pool.options})
+    spec = _planned(options, spec, "", problems, {"text": pool.options}, max_traces=min(cap, traces.size))
     samplers = [RecordedStream(traces.traces, spec.seeds(0).cap)]
     return RunningStream(
         lambda on_answer: Stream(
-            spec,
-            Sources(samplers),
-            on_answer,
-            problems=problems,
-            drift=options.plan_options.watch(plan),
-            on_alarm=_print_alarm,
+            spec, Sources(samplers), on_answer, problems=problems, drift=options.drift, on_alarm=_print_alarm
         ),
         problems,
         lambda spec: replayed_problem(_named),
@@ -394,35 +334,35 @@ def _line_parser(spec: RunSpec, selection: QuestionOptions) -> Parse:
     return spoken_problem(parse_fields(selection.fields), AUTO if kind == RAW else kind)
 
 
-def _config(options: _Options, **own: Any) -> RunSpec:
-    groups = (options.selection, options.answers, options.storage)
-    own |= {"concurrency": options.concurrency or options.model.in_flight}
-    return run_spec(options.model, options.sampling, *groups, prices=options.budget.price, **own)
+def _cap(options: _Options, spec: RunSpec) -> int:
+    """How many traces a question gets at most: as the user said, else the plan, else the spec's default."""
+    if options.plan is not None and "max_traces" not in options.run.said:
+        return options.plan.cap
+    assert spec.spending.max_traces is not None  # the command line has no word for no limit
+    return spec.spending.max_traces
 
 
 def _planned(
-    plan: StreamPlan | None,
-    spec: RunSpec,
     options: _Options,
+    spec: RunSpec,
+    model: str,
     problems: Sequence[Problem] | None,
     sizes: Mapping[str, int | None],
+    **own: Any,
 ) -> RunSpec:
     """The spec with the policy that a plan, or the stream itself, makes for its budget."""
-    limits, zone = options.budget, options.plan_options.zone
-    mean = MEAN_TRACES if plan is None else plan.mean_budget
-    spec = spec.with_options(
-        budget=limits.budget or f"{mean:.12g}x",
-        max_traces=limits.cap(plan),
-        horizon=limits.horizon,
-        budget_window=limits.budget_window,
-        open_questions=limits.open_questions,
-        answer_sizes=sizes,
-    )
-    leave = left_by_windows(stream_budget(spec, options.model.name or "", problems))
-    if plan is None:
-        policy = PriceRule(options.plan_options.rounds, use_up=True, leave=leave, cold=True, zone=zone)
-        return spec.with_options(policy=policy)
-    return spec.with_options(policy=(plan.with_zone(zone) if zone else plan).policy(use_up=True, leave=leave))
+    plan = options.plan
+    values: dict[str, Any] = {"max_traces": _cap(options, spec), "answer_sizes": sizes, **own}
+    if plan is not None and "budget" not in options.run.said:
+        values["budget"] = f"{plan.mean_budget:.12g}x"
+    spec = spec.with_options(**values)
+    leave = left_by_windows(stream_budget(spec, model, problems))
+    if plan is not None:
+        return spec.with_options(policy=plan.policy(use_up=True, leave=leave))
+    policy = spec.make_policy() if "policy" in options.run.said else as_policy(COLD_POLICY)
+    if isinstance(policy, PriceRule):
+        policy = replace(policy, use_up=True, leave=leave, cold=True)
+    return spec.with_options(policy=policy)
 
 
 def _print_alarm(drift: Drift) -> None:

@@ -8,7 +8,7 @@ by has.)
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,8 +61,9 @@ def forecast(
     horizon: int | None = 64,
     runs: int = 8,
     seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, runs: None,
 ) -> Forecast:
-    """Play a batch on to ``up_to`` mean traces per question.
+    """Play a batch on to ``up_to`` mean traces per question; ``progress`` hears how many runs of how many are done.
 
     >>> from pets.policies.okg import OKG
     >>> easy = forecast([Tally((4,), options=4)] * 60 + [Tally((2, 2), options=4)] * 4, OKG(), up_to=8, runs=4)
@@ -83,8 +84,10 @@ def forecast(
     grid = np.linspace(now, up_to, POINTS)
     rng = np.random.default_rng(seed)
     total = int(grid[-1] * len(sample))
-    allocators = [Allocator(policy, Budget(total, max_traces)) for _ in range(runs)]
-    curves = np.array([_played(sample, prior, allocator, grid, horizon, rng) for allocator in allocators])
+    curves = np.empty((runs, POINTS))
+    for run in range(runs):
+        curves[run] = _played(sample, prior, Allocator(policy, Budget(total, max_traces)), grid, horizon, rng)
+        progress(run + 1, runs)
     return Forecast(grid, curves.mean(axis=0), curves.std(axis=0))
 
 

@@ -23,8 +23,9 @@ from pets.questions import Problem
 from pets.registry import as_answer_type, as_policy, policies, spec_of
 from pets.samplers import Sampling, Seeds
 
-VERBS = ("solve", "batch", "stream", "sample", "serve", "doctor", "resume")
-"""The verbs that a spec describes; ``batch`` is `pets batch write`, ``resume`` takes up a run as its own spec says."""
+VERBS = ("solve", "batch", "stream", "pool", "sample", "serve", "doctor", "resume")
+"""The verbs that a spec describes; ``batch`` is `pets solve --to`, ``pool`` is `pets stream --pool`, ``resume`` takes
+up a run as its own spec says."""
 TOP_LOGPROBS = 20
 MIN_SEEDS = 4096  # per question
 CONCURRENCY = 64  # traces in flight, where nobody says
@@ -78,18 +79,18 @@ class SpendingSpec:
         "16x",
         "What may be spent: 16x (per question on average), 5000 (traces), 2Mtok or 5usd; of a stream in all or per "
         "window, and as its plan says if not given.",
-        verbs=("solve", "batch", "stream", "doctor"),
+        verbs=("solve", "batch", "stream", "pool", "doctor"),
     )
     max_traces: int | None = setting(
         64,
         "How many traces a question gets at most; a plan's if not given.",
         within=Interval(1),
-        verbs=("solve", "batch", "stream", "serve"),
+        verbs=("solve", "batch", "stream", "pool", "serve"),
     )
     policy: str | Policy = setting(
         "okg",
         'Who gets the next trace: a policy such as "okg" or "price:rounds=3".',
-        verbs=("solve", "batch", "stream", "serve"),
+        verbs=("solve", "batch", "stream", "pool", "serve"),
     )
     target_consistency: float | None = setting(
         None,
@@ -101,22 +102,23 @@ class SpendingSpec:
         None,
         "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
         "models. Batch jobs cost half, or batch=SHARE of it.",
-        verbs=("solve", "batch", "stream", "serve", "doctor"),
+        verbs=("solve", "batch", "stream", "pool", "serve", "doctor"),
     )
     overshoot: float = setting(
         0.1,
         "By what share a budget in tokens or money may be exceeded; 999 of 1,000 runs keep to it.",
         within=Interval(0, 1),
         verbs=("solve", "batch", "stream"),
+        rare=True,
     )
     horizon: int | None = setting(
-        None, "How many questions will come; known for a file.", within=Interval(1), verbs=("stream",)
+        None, "How many questions will come; known for a file.", within=Interval(1), verbs=("stream", "pool")
     )
     budget_window: int | None = setting(
         None,
         "How many questions share a budget, in a stream without an end; 100 if not given.",
         within=Interval(1),
-        verbs=("stream", "serve"),
+        verbs=("stream", "pool", "serve"),
     )
 
     def __post_init__(self) -> None:
@@ -138,7 +140,7 @@ class PacingSpec:
         None,
         "How many traces are in flight; 64, or 16 of a local model.",
         within=Interval(1),
-        verbs=("solve", "stream", "serve", "doctor", "resume"),
+        verbs=("solve", "stream", "pool", "serve", "resume"),
         operational=True,
     )
     waves: int | None = setting(
@@ -147,6 +149,7 @@ class PacingSpec:
         within=Interval(1),
         verbs=("solve", "batch", "resume"),
         operational=True,
+        rare=True,
     )
     patience: float | None = setting(
         None,
@@ -155,13 +158,15 @@ class PacingSpec:
         within=Interval(1),
         verbs=("solve", "batch", "resume"),
         operational=True,
+        rare=True,
     )
     open_questions: int | None = setting(
         None,
         "How many questions are open at a time: 8 of a stream, 2 of a recording, 1,024 of a gateway if not given.",
         within=Interval(1),
-        verbs=("stream", "sample", "serve"),
+        verbs=("stream", "pool", "sample", "serve"),
         operational=True,
+        rare=True,
     )
 
     def __post_init__(self) -> None:
@@ -189,16 +194,36 @@ class ServingSpec:
     models: tuple[ModelShare, ...] = setting(())
     headers: tuple[str, ...] = setting((), operational=True)
     rpm: int | None = setting(
-        None, "How many requests per minute each server takes.", within=Interval(1), operational=True
+        None,
+        "How many requests per minute each server takes.",
+        within=Interval(1),
+        operational=True,
+        verbs=("solve", "stream", "sample", "serve"),
+        rare=True,
     )
     tpm: int | None = setting(
-        None, "How many tokens per minute each server takes.", within=Interval(1), operational=True
+        None,
+        "How many tokens per minute each server takes.",
+        within=Interval(1),
+        operational=True,
+        verbs=("solve", "stream", "sample", "serve"),
+        rare=True,
     )
     timeout: float = setting(
-        600.0, "How many seconds a request may take.", within=Interval(0, open="()"), operational=True
+        600.0,
+        "How many seconds a request may take.",
+        within=Interval(0, open="()"),
+        operational=True,
+        verbs=("solve", "stream", "sample", "serve", "doctor"),
+        rare=True,
     )
     tries: int = setting(
-        6, "How many times a trace is tried before it counts as failed.", within=Interval(1), operational=True
+        6,
+        "How many times a trace is tried before it counts as failed.",
+        within=Interval(1),
+        operational=True,
+        verbs=("solve", "stream", "sample", "serve"),
+        rare=True,
     )
     backoff: float = setting(0.5, within=Interval(0, 60), operational=True)
     max_n: int = setting(16, within=Interval(1), verbs=("sample", "serve"), operational=True)
@@ -206,13 +231,14 @@ class ServingSpec:
         False,
         "Hand in every wave as a job of the provider's batch interface, for half the price and an answer within a day. "
         "Ctrl-C leaves a job where it is; the same command again goes on with it.",
-        verbs=("solve",),
+        verbs=("solve", "batch"),
     )
     seed: int = setting(
         0,
         "The seed that the seeds of all traces follow from.",
         within=Interval(0),
-        verbs=("solve", "batch", "stream", "sample", "doctor"),
+        verbs=("solve", "batch", "stream", "pool", "sample"),
+        rare=True,
     )
 
     def __post_init__(self) -> None:
@@ -233,26 +259,30 @@ class ReadingSpec:
         None,
         "How the answers of all questions are read: choice, number, math, text, yesno, json, regex:PATTERN, "
         "python:MODULE:FUNCTION or judge; without it, as the questions or the first traces say.",
+        verbs=("solve", "batch", "stream", "pool", "sample", "serve", "doctor"),
     )
     instruct: bool = setting(
         True,
         "Ask questions that are a text alone with how to end the answer; `pets solve --dry-run` shows it.",
         verbs=("solve", "batch", "stream", "sample", "doctor"),
+        rare=True,
     )
     system: str | None = setting(
-        None, "A system message for every question.", verbs=("solve", "batch", "stream", "doctor")
+        None, "A system message for every question.", verbs=("solve", "batch", "stream", "doctor"), rare=True
     )
     confidence: Kind | None = setting(
         None,
         "Ask for log-probabilities; votes may be weighed by this confidence.",
         verbs=("solve", "batch", "stream", "doctor"),
+        rare=True,
     )
     soft: bool = setting(
         False,
         "For short answers: count what a trace might have said at the token that decides its answer as well.",
         verbs=("solve",),
+        rare=True,
     )
-    answer_sizes: Mapping[str, int | None] = setting(factory=dict, verbs=("stream",), hashed=False)
+    answer_sizes: Mapping[str, int | None] = setting(factory=dict, verbs=("stream", "pool"), hashed=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -273,12 +303,14 @@ class KeepingSpec:
         "Keep what traces say in the store, not only what they answer.",
         flags=("--texts/--no-texts",),
         verbs=("solve", "batch", "stream", "sample"),
+        rare=True,
     )
     keep_going: bool = setting(
         False,
         "Go on also where most of the first traces were cut, refused or unreadable.",
-        verbs=("solve", "batch", "stream", "resume"),
+        verbs=("solve", "batch", "stream", "pool", "resume"),
         operational=True,
+        rare=True,
     )
 
     def __post_init__(self) -> None:

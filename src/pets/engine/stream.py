@@ -152,6 +152,7 @@ class Stream(LiveRun):
         answer: str | None = None,
         budget: str | None = None,
         keep_going: bool = False,
+        concurrency: int | None = None,
         drift: Drift | None = None,
         on_alarm: Callable[[Drift], None] = lambda drift: None,
     ) -> Self:
@@ -169,6 +170,8 @@ class Stream(LiveRun):
             record = stored.settings if budget is None else _with_budget(stored, budget)
             record = kept_going(record) if keep_going else record
             spec = spec_to_read(stored, record)
+            if concurrency is not None:
+                spec = spec.with_options(concurrency=concurrency)
             window = None if record.window is None else Window(*record.window)
             self = cls(
                 spec,

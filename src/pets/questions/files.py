@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -206,7 +207,9 @@ def problem_from(
             raise InputError(f'there is no field "{columns[ours]}"; {_field_names(record)}.')
     if "gold" in record and "answer_type" not in columns and is_answer_type(record.get("answer")):
         raise InputError(RENAMED_TYPE)
-    prompt, gold, (texts, names) = _prompt(values, record), values.get("gold"), _option_texts(values.get("options"))
+    options = values.get("options")
+    options = _lettered_columns(record) if options is None else options
+    prompt, gold, (texts, names) = _prompt(values, record), values.get("gold"), _option_texts(options)
     if texts:
         prompt, gold, answer_type = lettered(prompt, texts), _letter(gold, names, texts), f"choice:options={len(texts)}"
     spec, gold = _answer_type(values.get("answer_type") or answer_type), _text({"gold": gold}, "gold")
@@ -311,6 +314,19 @@ def _text(record: Mapping[str, Any], key: str) -> str | None:
     if type(value) is int or (type(value) is float and value == value):
         return str(value)
     raise InputError(f'"{key}" is {as_json(value)}; expected a string.')
+
+
+def _lettered_columns(record: Record) -> list[str] | None:
+    """The options of a record that has them in columns A, B, C, ...; empty cells at the end are none.
+
+    >>> _lettered_columns({"question": "?", "A": "cat", "B": 2, "C": ""}), _lettered_columns({"A": "grade"})
+    (['cat', '2'], None)
+    """
+    cells = list(takewhile(lambda cell: cell is not None, (record.get(letter) for letter in LETTERS)))
+    while cells and cells[-1] == "":
+        cells.pop()
+    is_text = all(isinstance(cell, str | int | float) and cell != "" for cell in cells)
+    return [str(cell) for cell in cells] if len(cells) > 1 and is_text else None
 
 
 def _option_texts(value: Any) -> tuple[list[str], list[Any]]:

@@ -215,7 +215,7 @@ class LocalSampler(Sampler):
         if tokens + trace_tokens > context:
             raise RefusedError(
                 f"a prompt of {tokens} tokens and {trace_tokens} for the trace do not fit into a context of {context} "
-                f"tokens. Lower --max-tokens, or start the model with --context {tokens + trace_tokens}."
+                f"tokens. Lower --max-tokens, or start the model with --local context={tokens + trace_tokens}."
             )
 
     async def _count(self, prompt: Prompt) -> int:
