@@ -856,3 +856,12 @@ def test_an_adopted_run_is_as_complete_as_it_was():
     allocator = Allocator(Five(), Budget(12), questions(2))
     allocator.adopt(Trace(id, number, "A") for id, many in (("q0", 5), ("q1", 2)) for number in range(many))
     assert [allocator.complete(id) for id in ("q0", "q1")] == [True, False]
+
+
+def test_those_served_so_far_are_spread_over_the_file():
+    """Files are sorted by subject or difficulty; the prior is learned from the questions that were served."""
+    allocator = Allocator(OKG(), Budget(150), questions(100))
+    log = drive(allocator, np.random.default_rng(1), theta={f"q{i}": [1.0, 0, 0, 0] for i in range(100)})
+    for round_number in (0, 1):
+        half = [int(launch.question[1:]) for launch in log if launch.number == round_number][:50]
+        assert [len([i for i in half if i // 20 == fifth]) for fifth in range(5)] == pytest.approx([10] * 5, abs=2)

@@ -1,6 +1,7 @@
 """Certificates: every launch order and every continuation of a Polya urn, the limits, the batch's interval."""
 
 import math
+from collections import Counter
 from itertools import permutations, product
 
 import numpy as np
@@ -21,9 +22,10 @@ from pets.core.certificate import (
     expected_share,
     p_good,
     p_leader_after,
+    prior_deviation,
 )
 from pets.core.dirichlet import p_argmax, p_leader, p_leader_counts
-from pets.core.prior import HEADS, KINDS, STRENGTHS, LearnedPrior, fit_prior
+from pets.core.prior import HEADS, KINDS, STRENGTHS, LearnedPrior, fit_prior, smooth_posterior
 from pets.core.tally import Tally, majority
 from pets.core.weighted import ConfidenceSpread
 from pets.errors import InputError
@@ -352,3 +354,27 @@ def test_draws_agree_with_the_doubt_by_pairs_where_one_rival_matters():
     theta = np.random.default_rng(0).dirichlet([9.0, 7.0, 1.0, 1.0], size=200_000)
     ahead = (theta[:, 1:].max(axis=1) - theta[:, 0] > 0.1).mean()
     assert doubt_by_pairs((9.0, 7.0, 1.0, 1.0), 0.1) == pytest.approx(ahead, abs=0.02)
+
+
+@pytest.mark.parametrize(("options", "widest"), [(2, 1.01), (None, 1.5)])
+def test_the_deviation_of_the_prior_is_that_of_the_mean_certificate_over_smooth_priors(options, widest):
+    """Against certificates under each smooth prior by itself, each of them weighed by the posterior."""
+    batch = {Tally((3,), options=options): 6, Tally((2, 1), options=options): 3, Tally((), 3, options=options): 1}
+    weights, shares = smooth_posterior(batch)
+    likely = np.flatnonzero(weights > 1e-4)
+    priors = [LearnedPrior(kind_shares=(tuple(shares[i]),)) for i in likely]
+    means = np.array([expected_consistency(Counter(batch).elements(), prior)[0] for prior in priors])
+    w = weights[likely] / weights[likely].sum()
+    deviation = math.sqrt(w @ (means - w @ means) ** 2)
+    assert 0.99 * deviation < prior_deviation(batch) < widest * deviation
+
+
+def test_with_one_trace_of_each_question_the_interval_says_that_nothing_is_known():
+    once, pairs = {Tally((1,)): 200}, {Tally((2,)): 120, Tally((1, 1)): 80}
+    _, low, high = expected_share([0.8] * 200, prior_deviation(once))
+    assert low < 0.5 and high == 1.0
+    assert prior_deviation(pairs) < prior_deviation(once) / 3
+
+
+def test_a_single_question_is_inside_of_its_interval():
+    assert expected_share([0.991]) == (0.991, 0.991, 1.0)

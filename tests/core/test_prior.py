@@ -16,9 +16,10 @@ from pets.core.prior import (
     TAIL_SLOTS,
     LearnedPrior,
     fit_prior,
-    headed_posteriors,
+    kind_posteriors,
     log_evidence,
     slots,
+    smooth_posterior,
 )
 from pets.core.tally import Tally
 
@@ -43,6 +44,10 @@ def test_the_likelihood_of_all_partitions_sums_to_one(n, K):
     assert total == pytest.approx(np.ones(len(STRENGTHS)), rel=1e-9)
 
 
+def headed_posteriors(counts, T):
+    return kind_posteriors(counts, None if T == TAIL_SLOTS else T + 1)[len(STRENGTHS) :]
+
+
 @pytest.mark.parametrize(("n", "T"), [(1, TAIL_SLOTS), (3, TAIL_SLOTS), (6, TAIL_SLOTS), (4, 1), (5, 3)])
 def test_the_likelihood_with_a_head_sums_to_one_too(n, T):
     partitions = ((c, ways) for c, ways in set_partitions(n).items() if len(c) <= T + 1)
@@ -59,6 +64,30 @@ def test_the_posterior_with_a_head_is_bayes_rule_over_who_it_is(T):
         again = math.fsum(part.weight * part.alpha[0] / A for part, A in zip(parts, totals, strict=True))
         assert math.exp(headed_posteriors((4, 1), T)[place][0] - log) == pytest.approx(again, rel=1e-9)
         assert all(sum(many for _, many in part.unseen) + 2 == T + 1 for part in parts)
+
+
+@pytest.mark.parametrize("options", [2, 4, None])
+def test_smooth_shares_are_weighed_by_how_well_they_tell_the_batch(options):
+    """Bayes' rule over (mu, sigma), by multiplying out each question's likelihood."""
+    batch = {Tally((2,), options=options): 3, Tally((1, 1), options=options): 2, Tally((), 1, options=options): 4}
+    weights, shares = smooth_posterior(batch)
+    likelihood = np.ones(len(weights))
+    for counts, questions in (((2,), 3), ((1, 1), 2)):
+        by_kind = np.exp([log for log, _ in kind_posteriors(counts, options)])
+        likelihood *= (shares @ by_kind) ** questions
+    assert weights == pytest.approx(likelihood / likelihood.sum(), rel=1e-9)
+    assert shares.sum(axis=1) == pytest.approx(np.ones(len(weights)))
+
+
+def test_one_trace_of_each_question_tells_nothing_of_the_prior():
+    weights, _ = smooth_posterior({Tally((1,), options=4): 500})
+    assert weights == pytest.approx(np.full(len(weights), 1 / len(weights)))
+
+
+def test_a_batch_of_two_options_may_learn_that_traces_are_coin_flips():
+    """In a set of two, coin flips agree every second time: that is as hard as such questions get."""
+    flips = {Tally((2,), options=2): 500, Tally((1, 1), options=2): 500}
+    assert certificate(Tally((2,), options=2), fit_prior(flips)) < 0.75
 
 
 def test_a_single_option_leaves_no_doubt():

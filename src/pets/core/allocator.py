@@ -34,6 +34,7 @@ from pets.errors import BudgetError, InputError, StateError
 from pets.types import Launch, Question, Trace, Verdict
 
 MAX_DEBT = 10_000  # traces; a server that only times out would make it grow for as long as it does
+GOLDEN_RATIO = (1 + math.sqrt(5)) / 2
 PAST_QUESTIONS = 4096  # questions withdrawn that a policy still learns from
 
 
@@ -89,7 +90,7 @@ class Allocator:
         return policy
 
     def add(self, *questions: Question) -> None:
-        """Let questions in; the first of them is served first where the policy is indifferent.
+        """Let questions in. Where an index policy is indifferent it serves them spread over the file.
 
         Refused as a whole when one of them does not fit or the budget left cannot warm them up.
         """
@@ -102,7 +103,7 @@ class Allocator:
             self.budget.grow(window.amount * self._windows_opened(len(records)))
         self._records.update((record.id, record) for record in records)
         self._arrived += len(records)
-        for record in reversed(records) if self._queue.newest_first else records:
+        for record in _spread(records) if self._queue.newest_first else records:
             self._queue.add(record)
         if self.policy.learns and records and not self._fitted:
             before = 0.0 if self._refit_at == math.inf else self._refit_at
@@ -193,7 +194,7 @@ class Allocator:
         records = list(self._records.values())
         self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed, alike=self.votes.alike)
         self._queue.only_warmup = self._waits_for_warmup()
-        for record in reversed(records) if self._queue.newest_first else records:
+        for record in _spread(records) if self._queue.newest_first else records:
             self._queue.add(record)
         self._queue.skip_waves(waves)
         self.learn_worth()
@@ -552,3 +553,11 @@ def _check_trace(trace: Trace) -> None:
     else:
         return
     raise InputError(f"trace {trace.number} of {trace.question!r} {fault}")
+
+
+def _spread(records: Sequence[Record]) -> list[Record]:
+    """The records, last served first, so that those served so far are spread evenly over the file at any time.
+
+    Files are often sorted by subject or difficulty, and a policy learns from the questions that it has served.
+    """
+    return [records[i] for i in sorted(range(len(records)), key=lambda i: -(i * GOLDEN_RATIO % 1.0))]

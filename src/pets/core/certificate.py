@@ -37,7 +37,8 @@ and the certificate is 0, as self-consistency counts it.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,7 +48,7 @@ from scipy.special import betainc, betaincinv, betaln, gammaln, roots_laguerre, 
 
 from pets.core.dirichlet import p_leader
 from pets.core.policy import check_zone
-from pets.core.prior import Dirichlet, LearnedPrior
+from pets.core.prior import Dirichlet, LearnedPrior, kind_posteriors, smooth_posterior
 from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread, p_wins
 from pets.errors import InputError
@@ -62,6 +63,8 @@ LEGENDRE_NODES, PAIR_NODES = 64, 24
 SMALL_LEADER_CHANCE = 1e-3  # of a leader so small that several rivals can be too far ahead at once: left out below it
 LEAST_VOTES, MOST_VOTES = 32, 200  # from which, and twice as many, the zone of a small leader is extrapolated
 LEAST_MASS = 1e-200  # of the leader's share where rivals can be too far ahead: what is less is nothing
+NORMAL_REACH = 1.959963984540054  # deviations of a normal that hold 95 %
+USUAL_STATES = 200  # counts of a batch that the uncertainty of its prior is worked out from
 EXACT_QUESTIONS = 1000  # questions up to which the batch's interval is the Poisson-binomial's own
 
 
@@ -179,7 +182,8 @@ def expected_consistency(
     """The batch's expected self-consistency (with a zone: share of good leaders) and its central 95 % interval.
 
     Given the prior, questions are independent, so the number of right leaders is Poisson-binomial: its own quantiles
-    up to ``EXACT_QUESTIONS`` questions, the normal's beyond. The prior's own uncertainty is not in it.
+    up to ``EXACT_QUESTIONS`` questions, the normal's beyond. The prior's own uncertainty is not in it
+    (:func:`prior_deviation`).
 
     >>> expected_consistency([Tally((3,)), Tally((2, 1))], LearnedPrior(), 3)
     (1.0, 1.0, 1.0)
@@ -187,25 +191,77 @@ def expected_consistency(
     return expected_share(certificate(tally, prior, B, zone=zone) for tally in tallies)
 
 
-def expected_share(chances: Iterable[float]) -> tuple[float, float, float]:
+def expected_share(chances: Iterable[float], deviation: float = 0.0) -> tuple[float, float, float]:
     """The expected share of answers that are right, each with its own chance, and its central 95 % interval.
 
-    >>> expected_share([1.0, 0.5])
-    (0.75, 0.5, 1.0)
+    ``deviation`` is that of the mean itself, as far as the prior is not known; the two errors are independent. The
+    mean is inside of the interval.
+
+    >>> expected_share([1.0, 0.5]), expected_share([0.99])
+    ((0.75, 0.5, 1.0), (0.99, 0.99, 1.0))
+    >>> expected_share([0.8] * 100)[1:], expected_share([0.8] * 100, 0.1)[1:]
+    ((0.72, 0.88), (0.588..., 1.0))
     """
     p = np.array(list(chances))
     if not p.size:
         raise InputError("a batch without questions has no self-consistency; give at least one question.")
     mean = float(p.mean())
     if p.size > EXACT_QUESTIONS:
-        reach = 1.959963984540054 * math.sqrt(float((p * (1.0 - p)).sum())) / p.size
-        return mean, max(0.0, mean - reach), min(1.0, mean + reach)
-    pmf = np.ones(1)
-    for chance in p.tolist():
-        pmf = np.convolve(pmf, [1.0 - chance, chance])
-    below = np.cumsum(pmf)
-    low, high = (int(np.searchsorted(below, q)) for q in (0.025, 0.975))
-    return mean, low / p.size, min(high, p.size) / p.size
+        below = above = NORMAL_REACH * math.sqrt(float((p * (1.0 - p)).sum())) / p.size
+    else:
+        pmf = np.ones(1)
+        for chance in p.tolist():
+            pmf = np.convolve(pmf, [1.0 - chance, chance])
+        low, high = (int(np.searchsorted(np.cumsum(pmf), q)) for q in (0.025, 0.975))
+        below, above = max(0.0, mean - low / p.size), max(0.0, min(high, p.size) / p.size - mean)
+    reach = NORMAL_REACH * deviation
+    return mean, max(0.0, mean - math.hypot(below, reach)), min(1.0, mean + math.hypot(above, reach))
+
+
+def prior_deviation(batch: Mapping[Tally, int]) -> float:
+    """The standard deviation of a batch's expected self-consistency over what it leaves open of the prior.
+
+    With W the posterior of (mu, sigma) of :func:`pets.core.prior.smooth_posterior` and P(k | n) the shares of the kinds
+    after counts n under one of them, it is that over W of
+
+        (1 / N) sum_n sum_k P(k | n) P(the leader is the population vote | n, k),
+
+    the last factor as the product over the rivals of P(the leader's share is larger): exact for two options, on the
+    wide side for more. One trace of each question leaves everything open. The mean is over the ``USUAL_STATES`` that
+    most questions share.
+
+    >>> once, often = ({Tally((n,)): 80, Tally((n, n - 1) if n > 1 else (n,)): 20} for n in (1, 8))
+    >>> prior_deviation(once) > 0.1 > 0.01 > prior_deviation(often)
+    True
+    """
+    weights, family = smooth_posterior(batch)
+    usual = Counter(batch).most_common(USUAL_STATES)
+    total = sum(questions for _, questions in usual)
+    expected = np.zeros(len(weights))
+    for tally, questions in usual:
+        if tally.counts:
+            evidence, wins = _by_kind(tally.counts, tally.options)
+            posterior = family * evidence
+            expected += questions / total * (posterior @ wins) / posterior.sum(axis=1)
+    return math.sqrt(float(weights @ (expected - weights @ expected) ** 2))
+
+
+@lru_cache(maxsize=1 << 14)
+def _by_kind(counts: tuple[int, ...], options: int | None) -> tuple[Array, Array]:
+    """How likely the counts are under each kind of prior, and how likely the leader then is the population vote."""
+    posteriors = kind_posteriors(counts, options)
+    evidence = np.array([log for log, _ in posteriors])
+    wins = [
+        math.fsum(part.weight * _wins_by_pairs(part.alpha, part.unseen) for part in parts) for _, parts in posteriors
+    ]
+    return np.exp(evidence - evidence.max()), np.array(wins)
+
+
+def _wins_by_pairs(alpha: tuple[float, ...], unseen: "Unseen") -> float:
+    """P(the first share is the largest), as if it were compared with every rival's by itself."""
+    rivals = np.array([*alpha[1:], *(a for a, many in unseen if many)])
+    number = np.array([*[1.0] * (len(alpha) - 1), *(many for _, many in unseen if many)])
+    return math.exp(float(number @ np.log1p(-betainc(alpha[0], rivals, 0.5)))) if rivals.size else 1.0
 
 
 Unseen = tuple[tuple[float, int], ...]

@@ -24,13 +24,16 @@ are shrunk towards smooth ones, normal in a kind's difficulty d = logit P(two tr
 
     share of kind i  ∝  base_i exp(-(d_i - mu)^2 / 2 sigma^2),
 
-averaged over what the batch says of (mu, sigma): the posterior under a flat hyperprior on a grid. A length class has
-(mu, sigma) of its own, about which the whole batch speaks too, with the voice of BATCH_VOICE questions; its shares are
-shrunk towards the batch's, tilted by the ratio of the smooth ones.
+averaged over what the batch says of (mu, sigma): the posterior under a flat hyperprior on a grid. The difficulty is
+that in the batch's own number of options: of two, even coin flips agree every second time. One trace of each question
+says nothing of (mu, sigma); how much is left open is in :func:`smooth_posterior`. A length class has (mu, sigma) of its
+own, about which the whole batch speaks too, with the voice of BATCH_VOICE questions; its shares are shrunk towards the
+batch's, tilted by the ratio of the smooth ones.
 """
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -99,16 +102,9 @@ class LearnedPrior:
         """The posterior of one tally's theta, parts of negligible weight left out; weights add up to 1."""
         counts, options = tally.counts, tally.options
         weights = _updated(self.kind_shares, tally.mark, _kind_evidence(counts, options)).tolist()
-        unseen = slots(counts, options) - len(counts)
         parts = [
-            Dirichlet(weight, tuple([n + a for n in counts]), ((a, unseen),))
-            for weight, a in zip(weights, STRENGTHS, strict=False)
-            if weight > NEGLIGIBLE_WEIGHT
-        ]
-        headed = headed_posteriors(counts, _tail(counts, options))
-        parts += [
             Dirichlet(weight, part.alpha, part.unseen)
-            for share, (_, dirichlets) in zip(weights[len(STRENGTHS) :], headed, strict=True)
+            for share, (_, dirichlets) in zip(weights, kind_posteriors(counts, options), strict=True)
             for part in dirichlets
             if (weight := share * part.weight) > NEGLIGIBLE_WEIGHT
         ]
@@ -193,9 +189,17 @@ def _tail(counts: tuple[int, ...], options: int | None) -> int:
 
 
 @lru_cache(maxsize=1 << 17)
-def headed_posteriors(counts: tuple[int, ...], T: int) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
-    """For each of HEADS log P(counts | h, t), and the posterior: a Dirichlet for each answer that may be the head."""
-    return tuple([_head(counts, h, t, T) for h, t in HEADS])
+def kind_posteriors(counts: tuple[int, ...], options: int | None) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
+    """For each of STRENGTHS, then of HEADS, log P(counts | kind) and the posterior.
+
+    That of a head has a Dirichlet for each answer that may be it.
+    """
+    K, T = slots(counts, options), _tail(counts, options)
+    symmetric = [
+        (log, (Dirichlet(1.0, tuple([n + a for n in counts]), ((a, K - len(counts)),)),))
+        for log, a in zip(log_evidence(counts, K).tolist(), STRENGTHS, strict=True)
+    ]
+    return (*symmetric, *(_head(counts, h, t, T) for h, t in HEADS))
 
 
 def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, tuple[Dirichlet, ...]]:
@@ -223,8 +227,7 @@ def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, t
 @lru_cache(maxsize=1 << 17)
 def _kind_evidence(counts: tuple[int, ...], options: int | None) -> Array:
     """log P(counts | kind) for STRENGTHS and then HEADS."""
-    headed = headed_posteriors(counts, _tail(counts, options))
-    return np.append(log_evidence(counts, slots(counts, options)), [log for log, _ in headed])
+    return np.array([log for log, _ in kind_posteriors(counts, options)])
 
 
 def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
@@ -249,40 +252,72 @@ def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
     marks, many = np.array([mark for _, _, mark in states]), np.array(list(states.values()))
     kinds = np.array([_kind_evidence(counts, options) for counts, options, _ in states])
     strengths = kinds[:, : len(STRENGTHS)]
-    is_open = np.array([options is None for _, options, _ in states])
-    base = OPEN_BASE if many[is_open].sum() > many.sum() / 2 else CLOSED_BASE
+    family = _smooth_family(_usual_options(batch))
     shares = _em(strengths, many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
-    smooth = _smooth(kinds, many, base)
+    smooth = _smooth(kinds, many, family)
     kind_shares = _em(kinds, many, smooth, SHRINK_KINDS)
     if classes == 1:
         return LearnedPrior((tuple(shares.tolist()),), edges, (tuple(kind_shares.tolist()),))
     inside = [np.where(marks == c, many, 0.0) for c in range(classes)]
     rows = [_em(strengths, questions, shares, SHRINK_CLASS) for questions in inside]
     voice = min(1.0, BATCH_VOICE / many.sum()) * many
-    tilts = [kind_shares * _smooth(kinds, questions + voice, base) / smooth for questions in inside]
+    tilts = [kind_shares * _smooth(kinds, questions + voice, family) / smooth for questions in inside]
     kind_rows = [_em(kinds, q, tilt / tilt.sum(), SHRINK_KINDS) for q, tilt in zip(inside, tilts, strict=True)]
     by_class, kinds_by_class = (tuple(map(tuple, np.array(table).tolist())) for table in (rows, kind_rows))
     return LearnedPrior(by_class, edges, kinds_by_class)
 
 
-def _smooth(evidence: Array, many: Array, base: Array) -> Array:
+def smooth_posterior(batch: Mapping[Tally, int]) -> tuple[Array, Array]:
+    """How likely each (mu, sigma) is after a batch, shape (G,), and its smooth shares of the kinds, (G, KINDS).
+
+    >>> once, often = ({Tally(counts): 50} for counts in ((1,), (6,)))
+    >>> bool(smooth_posterior(once)[0].max() < 0.02 < smooth_posterior(often)[0].max())
+    True
+    """
+    family = _smooth_family(_usual_options(batch))
+    evidence = np.array([_kind_evidence(tally.counts, tally.options) for tally in batch if tally.counts])
+    many = np.array([questions for tally, questions in batch.items() if tally.counts], dtype=np.float64)
+    return _weights(evidence.reshape(-1, KINDS), many, family), family
+
+
+def _smooth(evidence: Array, many: Array, family: Array) -> Array:
     """Shares of the kinds that are normal in their difficulty, averaged over the posterior of (mu, sigma)."""
-    mu, sigma = np.repeat(MEANS, len(DEVIATIONS))[:, None], np.tile(DEVIATIONS, len(MEANS))[:, None]
-    shares = base * np.exp(-0.5 * ((_difficulties() - mu) / sigma) ** 2)
-    shares /= shares.sum(axis=1, keepdims=True)
-    most = evidence.max(axis=1, keepdims=True)
-    log_weights = many @ np.log(np.exp(evidence - most) @ shares.T + 1e-300)
-    weights = np.exp(log_weights - log_weights.max())
-    mean: Array = np.maximum(weights / weights.sum() @ shares, 1e-12)
+    mean: Array = np.maximum(_weights(evidence, many, family) @ family, 1e-12)
     mean /= mean.sum()
     return mean
 
 
-@lru_cache(maxsize=1)
-def _difficulties() -> Array:
-    """logit P(two traces disagree) of every kind, in an open answer set."""
-    agree = np.exp(_kind_evidence((2,), None))
+def _weights(evidence: Array, many: Array, family: Array) -> Array:
+    """The posterior of each member of a family of shares (G, KINDS) under a flat prior; shape (G,)."""
+    most = evidence.max(axis=1, keepdims=True, initial=-np.inf)
+    log_weights = many @ np.log(np.exp(evidence - most) @ family.T + 1e-300)
+    weights: Array = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    return weights
+
+
+@lru_cache(maxsize=64)
+def _smooth_family(options: int | None) -> Array:
+    """Shares that are normal in the kinds' difficulty, for every (mu, sigma) of the grid; shape (G, KINDS)."""
+    base = OPEN_BASE if options is None else CLOSED_BASE
+    mu, sigma = np.repeat(MEANS, len(DEVIATIONS))[:, None], np.tile(DEVIATIONS, len(MEANS))[:, None]
+    shares: Array = base * np.exp(-0.5 * ((_difficulties(options) - mu) / sigma) ** 2) + 1e-300
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _difficulties(options: int | None) -> Array:
+    """logit P(two traces disagree) of every kind, in a set of so many answers."""
+    agree = np.minimum(np.exp(_kind_evidence((2,), options)), 1.0 - 1e-12)  # a set of one answer always agrees
     return np.log((1.0 - agree) / agree)
+
+
+def _usual_options(batch: Mapping[Tally, int]) -> int | None:
+    """The number of options that most questions have; ``None`` where most are open."""
+    numbers: Counter[int | None] = Counter()
+    for tally, questions in batch.items():
+        numbers[tally.options] += questions
+    return numbers.most_common(1)[0][0] if numbers else None
 
 
 def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pets._extras import require
 from pets.core.allocator import Allocator
-from pets.core.certificate import Decision, decision_certificate, expected_share
+from pets.core.certificate import Decision, decision_certificate, expected_share, prior_deviation
 from pets.core.money import Currency
 from pets.core.policy import Policy
 from pets.core.prior import LearnedPrior, fit_prior
@@ -58,13 +58,21 @@ class Certifier:
     def __init__(self, decisions: Iterable[Decision], zone: float = 0.0) -> None:
         batch = list(decisions)
         groups = [group for decision in batch for group in decision.weights]
-        self.prior = _fitted(tuple(Counter(decision.tally for decision in batch).items()))
+        self._batch = Counter(decision.tally for decision in batch)
+        self.prior = _fitted(tuple(self._batch.items()))
         self.zone = zone
         self._spread = ConfidenceSpread.learn(groups) if groups else None
 
     def __call__(self, decision: Decision) -> float:
         """P(the answer is the vote over infinitely many traces); with a zone, that no other is ahead of it by more."""
         return decision_certificate(decision, self.prior, self._spread, zone=self.zone)
+
+    def expected(self, decisions: Iterable[Decision]) -> tuple[float, float, float]:
+        """The expected self-consistency of these answers and its 95 % interval, wider where little is known."""
+        states: Counter[Tally] = Counter()
+        for tally, questions in self._batch.items():
+            states[replace(tally, nulls=0, mean_tokens=0.0)] += questions
+        return expected_share(map(self, decisions), prior_deviation(states))
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from pets.core.allocator import Allocator
-from pets.core.certificate import expected_share
 from pets.core.money import amount_words
 from pets.engine.progress import Certifier, decisions_of
 from pets.engine.question import Answer, OpenQuestion, answer_type_of, group_by_question
@@ -103,7 +102,7 @@ def read_run(view: RunView) -> RunData:
         spec,
         problems,
         answers,
-        expected_share(map(certify, decisions)),
+        certify.expected(decisions),
         uniform,
         None if spec.reading.soft else spent,
         {id: _first_traces(view, index, id) for index, id in looked_at},
