@@ -16,12 +16,13 @@ questions = [
 
 # 8 traces per question on average, 160 in all: easy questions get few of them, hard ones many.
 with running(MockModel(scatter)) as url:
-    solution = pets.solve(questions, endpoint=url, model="mock", budget="8x", concurrency=16)
+    # A run is kept in runs.db, so that nothing is paid for twice; these traces cost nothing.
+    solution = pets.solve(questions, endpoint=url, model="mock", budget="8x", concurrency=16, store=None)
 
 # What was bought. Self-consistency is the share of answers that a vote over infinitely many traces would not change.
-mean, low, high = solution.consistency
+consistency = solution.consistency
 print(f"{solution.spent} traces for {solution.questions} questions")
-print(f"expected self-consistency {mean:.2f} ({low:.2f} to {high:.2f})")
+print(f"expected self-consistency {consistency.mean:.2f} ({consistency.low:.2f} to {consistency.high:.2f})")
 
 # Those to look at first: a certificate is the probability that the answer is the vote over infinitely many traces.
 print("least certain:")

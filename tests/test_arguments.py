@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ import pets
 from pets.arguments import check_values, checked
 from pets.engine.spec import RunOptions, RunSpec
 from pets.errors import InputError
-from pets.lab import lab
 from pets.lab.config import ReplayConfig
 from pets.pools import Pool, PooledQuestion
 from pets.prompts import Sampling
@@ -25,7 +23,24 @@ WRONG = object()
 
 
 def solve(**arguments):
-    return pets.solve(**{"questions": asked(["q"]), "sampler": Scripted(), "budget": 2} | arguments)
+    own = {"questions": asked(["q"]), "sampler": Scripted(), "budget": 2, "store": None, "progress": False}
+    return pets.solve(**own | arguments)
+
+
+def ask(**arguments):
+    return pets.ask(**{"question": asked(["q"])[0], "sampler": Scripted(), "budget": 2} | arguments)
+
+
+def stream(**arguments):
+    return pets.stream(**{"questions": asked(["q"]), "sampler": Scripted()} | arguments)
+
+
+def record(**arguments):
+    return pets.record(**{"questions": asked(["q"]), "sampler": Scripted(), "output": "never.jsonl"} | arguments)
+
+
+def fit(**arguments):
+    return pets.fit(**{"pool": TOY, "rounds": 1} | arguments)
 
 
 def engine(**arguments):
@@ -53,9 +68,13 @@ def parameters(function):
 
 DOORS = [
     *((solve, name) for name in [*parameters(pets.solve), *RunOptions.__annotations__]),
+    *((ask, name) for name in parameters(pets.ask)),
+    *((stream, name) for name in parameters(pets.stream)),
+    *((record, name) for name in parameters(pets.record)),
+    *((fit, name) for name in parameters(pets.fit) if name != "pool"),
     *((engine, name) for name in [*parameters(pets.Engine), *RunOptions.__annotations__]),
     *((resume, name) for name in parameters(pets.Engine.resume)),
-    *((replay, name) for name in [*parameters(lab.replay), *(field.name for field in fields(ReplayConfig))]),
+    *((replay, name) for name in [*parameters(pets.replay)[1:], *(field.name for field in fields(ReplayConfig))]),
     *((read_pool, name) for name in parameters(pets.read_pool)),
     *((make, "spec") for make in (pets.make_policy, pets.make_answer_type, pets.make_sampler)),
     *((Sampling, field.name) for field in fields(Sampling)),
@@ -73,8 +92,10 @@ def test_a_wrong_type_at_a_front_door_is_told_with_the_arguments_name(door, name
     ("call", "words"),
     [
         (lambda: solve(sampler=3), "sampler is 3; expected a text, Sampler, a function, "),
-        (lambda: pets.replay("x.jsonl", "okg"), r"pools is 'x.jsonl'; expected a sequence of \(Pool\)"),
-        (lambda: pets.replay([Path("x.jsonl")], "okg"), "pools is .*; expected"),
+        (lambda: pets.replay(5, "okg"), "5 is no pool; expected a file, a folder, a Pool, a table "),
+        (lambda: pets.replay([TOY, 5], "okg"), "5 is no pool; expected"),
+        (lambda: pets.fit(WRONG), "is no pool; expected"),
+        (lambda: pets.fit([TOY, TOY]), "a plan is fitted to one pool; got 2: toy, toy"),
         (lambda: replay(repetition=3), "no setting 'repetition'. Settings of a replay: repetitions, "),
         (lambda: solve(questions=[5]), "question 1 is 5; expected a text, a Problem, or a record"),
         (lambda: solve(questions=5), "questions is 5; expected"),
@@ -88,10 +109,12 @@ def test_what_users_tried_is_an_input_error(call, words):
         call()
 
 
-def test_a_mistyped_option_lists_the_keywords_that_there_are():
-    with pytest.raises(InputError, match="there is no option 'budjet'") as error:
+def test_a_mistyped_option_gets_the_name_that_comes_closest_or_all_that_there_are():
+    with pytest.raises(InputError, match=r"there is no option 'budjet'; did you mean budget\?"):
         solve(budjet=3)
-    listed = str(error.value).partition("Options: ")[2].rstrip(".").split(", ")
+    with pytest.raises(InputError, match="there is no option 'xyz'; options are ") as error:
+        solve(xyz=3)
+    listed = str(error.value).partition("options are ")[2].rstrip(".").split(", ")
     assert listed == sorted(RunOptions.__annotations__) and "models" not in listed and "headers" not in listed
 
 

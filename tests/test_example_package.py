@@ -19,7 +19,7 @@ check_sampler(Dice())
 SOLVE = """
 import json, pets
 parts = {"sampler": "dice:sides=2", "policy": "closest_race:first=3", "answer": "number"}
-solution = pets.solve(["a throw?", "another?"], budget=12, **parts)
+solution = pets.solve(["a throw?", "another?"], budget=12, store=None, **parts)
 print(json.dumps([sum(answer.votes.values()) for answer in solution.answers]))
 """
 

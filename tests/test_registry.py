@@ -210,13 +210,13 @@ class Changing(IndexPolicy):
 
 @pytest.mark.parametrize("policy", [Fewest(), Changing(), OKG(prior=1.0)], ids=lambda policy: type(policy).__name__)
 def test_solve_takes_policies_answer_types_and_samplers_as_objects(policy):
-    solution = pets.solve(["a?", "b?"], policy=policy, answer=Shouted(), sampler=Echo("yes"), budget="3x")
+    solution = pets.solve(["a?", "b?"], policy=policy, answer=Shouted(), sampler=Echo("yes"), budget="3x", store=None)
     assert [(answer.votes, answer.traces) for answer in solution.answers] == [({"YES": 3}, 3)] * 2
 
 
 def test_solve_takes_a_sampler_by_its_spec(plugins):
     plugins.append(entry("echo", f"{__name__}:Echo", group="pets.samplers"))
-    (answer,) = pets.solve(["a?"], sampler="echo:words=yes", answer="text", budget=2).answers
+    (answer,) = pets.solve(["a?"], sampler="echo:words=yes", answer="text", budget=2, store=None).answers
     assert answer.votes == {"yes": 2}
 
 

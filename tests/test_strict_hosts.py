@@ -2,12 +2,12 @@
 
 import pytest
 
-from pets.engine import solve
 from pets.errors import RefusedError
 from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem
 from pets.samplers import Prompt
 
+from .engine.conftest import solve
 from .other_hosts import StrictMock
 
 QUESTIONS = 4

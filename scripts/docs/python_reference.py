@@ -7,6 +7,7 @@ from typing import Any
 
 import griffe
 
+import pets
 from pets.registry import Catalog, answer_types, policies, samplers
 from scripts.docs.markdown import docstring
 
@@ -104,7 +105,7 @@ def _definitions(module: str) -> dict[str, Documented]:
     exporter = _module(module)
     definitions: dict[str, Documented] = {}
     own = [name for name, member in exporter.members.items() if not member.is_alias and not name.startswith("_")]
-    for export in exporter.exports or own:
+    for export in pets.__all__ if module == "pets" else exporter.exports or own:
         target = _target(exporter.members[str(export)])
         if isinstance(target, griffe.Attribute) and not _text(target):
             continue

@@ -6,12 +6,18 @@ from collections import Counter
 
 import pytest
 
+import pets
 from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler
 from pets.samplers.openai import OpenAISampler
 
 from ..plans.conftest import plan, pool, toys  # noqa: F401 (fixtures of streams)
+
+
+def solve(questions, **options):
+    """``pets.solve`` without a word, which keeps nothing unless a test names a store."""
+    return pets.solve(questions, **{"store": None, "progress": False} | options)
 
 
 def asked(ids):

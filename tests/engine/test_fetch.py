@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.engine import solve
 from pets.engine.fetch import Fetcher, TokenEstimator, TraceRequest
 from pets.errors import BusyError, RefusedError, UnreachableError
 from pets.mock import Faults
@@ -15,7 +14,7 @@ from pets.samplers import Completion, Prompt, Sampler, Sampling
 from ..other_hosts import LlamaCppMock
 from ..simulated_time import run_simulated
 from ..waiting import until
-from .conftest import Scripted, asked
+from .conftest import Scripted, asked, solve
 
 
 def test_one_request_brings_several_traces_with_seeds_of_their_own():

@@ -10,7 +10,7 @@ from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
 from pets.core.budget import Budget
 from pets.core.money import Currency
-from pets.engine import Engine, RunSpec, solve
+from pets.engine import Engine, RunSpec
 from pets.engine.reading import TypeChoice
 from pets.engine.resume import restored
 from pets.engine.sources import Sources
@@ -24,7 +24,7 @@ from pets.store import Store
 from ..simulated_time import run_simulated
 from ..streams import make_stream, stream_settings
 from ..waiting import until
-from .conftest import Scripted, asked
+from .conftest import Scripted, asked, solve
 
 READ, CUT = Completion("The answer is A.", "stop", 10, 5), Completion("Let me think", "length", 1024, 5)
 REFUSED, UNREADABLE = Completion("", "content_filter", 1, 5), Completion("Who knows?", "stop", 10, 5)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pets.engine import Engine, TokenPrice, solve
+from pets.engine import Engine, TokenPrice
 from pets.engine.judging import judge_of
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
@@ -18,7 +18,7 @@ from pets.store import Store
 from pets.store.records import LOST
 
 from ..waiting import until
-from .conftest import Scripted
+from .conftest import Scripted, solve
 
 NAMES = ["Shakespeare", "William Shakespeare", "W. Shakespeare", "Marlowe"]
 PROBLEMS = [Problem(f"q{i}", Prompt.chat("Who wrote Hamlet?")) for i in range(3)]

@@ -8,7 +8,7 @@ import pytest
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.mixture import ModelMixture
-from pets.engine import Engine, solve
+from pets.engine import Engine
 from pets.engine.budget import TokenPrice
 from pets.engine.models import ModelShare, keys_by_model, model_shares, values_by_model, with_prices
 from pets.errors import InputError, RefusedError, ReplyError, UnreachableError
@@ -18,7 +18,7 @@ from pets.samplers.openai import OpenAISampler
 from pets.store import Store
 from pets.types import Question, Trace
 
-from .conftest import Scripted, asked
+from .conftest import Scripted, asked, solve
 
 QUESTIONS, BUDGET = 20, 160
 

@@ -12,7 +12,7 @@ import pytest
 
 from pets.answers.base import AnswerType
 from pets.confidence import Confidence
-from pets.engine import Engine, TokenPrice, solve
+from pets.engine import Engine, TokenPrice
 from pets.engine.resume import restored, results
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, UnreachableError
 from pets.questions import Problem
@@ -24,7 +24,7 @@ from pets.store import Store
 from ..network import answered_by
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S, until
-from .conftest import Scripted, asked
+from .conftest import Scripted, asked, solve
 
 
 def by_seed(prompt, seed):
@@ -475,7 +475,7 @@ async def cell():
     try:
         solve(["2 + 2?"], sampler=Slow(), budget=1, store={str(tmp_path / "runs.db")!r})
     except KeyboardInterrupt:
-        print("stopped", [thread.name for thread in threading.enumerate() if thread.name == "pets-solve"])
+        print("stopped", [thread.name for thread in threading.enumerate() if thread.name == "pets-run"])
 
 asyncio.run(cell())
 """

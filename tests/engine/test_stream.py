@@ -10,7 +10,7 @@ from pets.confidence import Confidence
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
-from pets.engine import RunSpec, TokenPrice, solve
+from pets.engine import RunSpec, TokenPrice
 from pets.engine.sources import Sources
 from pets.engine.stream import RecordedStream, Stream, stream_budget
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, ReplyError, StateError, UnreachableError
@@ -24,6 +24,7 @@ from pets.types import Question
 from ..simulated_time import run_simulated
 from ..streams import make_stream, stream_settings
 from ..waiting import until
+from .conftest import solve
 
 SEEDS_PER_QUESTION = RunSpec.of().seeds(0).cap
 

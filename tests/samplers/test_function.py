@@ -5,12 +5,11 @@ from functools import partial
 
 import pytest
 
-import pets
 from pets.errors import InputError, SpecError, UnreachableError
 from pets.samplers import Prompt, Sampling
 from pets.samplers.function import FunctionSampler
 
-from ..engine.conftest import asked
+from ..engine.conftest import asked, solve
 
 ADDITION = Prompt("2 + 2 =")
 
@@ -65,10 +64,10 @@ def test_what_is_no_text_is_refused():
 
 
 def test_a_function_is_a_sampler_wherever_one_is_taken():
-    solution = pets.solve(asked(["q1", "q2"]), sampler=lambda text: "The answer is B.", budget="2x")
+    solution = solve(asked(["q1", "q2"]), sampler=lambda text: "The answer is B.", budget="2x")
     assert [answer.answer for answer in solution.answers] == ["B", "B"]
     each = {"a": lambda text: "The answer is B.", "b": answer}
-    assert pets.solve(asked(["q1"]), model=["a", "b"], sampler=each, budget=4, keep_going=True).spent == 4
+    assert solve(asked(["q1"]), model=["a", "b"], sampler=each, budget=4, keep_going=True).spent == 4
 
 
 def test_an_error_of_the_function_ends_the_run_and_a_busy_one_is_asked_again():
@@ -76,7 +75,7 @@ def test_an_error_of_the_function_ends_the_run_and_a_busy_one_is_asked_again():
         raise ZeroDivisionError("of my own")
 
     with pytest.raises(ZeroDivisionError, match="of my own"):
-        pets.solve(asked(["q1"]), sampler=broken, budget=1)
+        solve(asked(["q1"]), sampler=broken, budget=1)
     tries = iter([UnreachableError("not yet"), None])
 
     def late(text):
@@ -84,10 +83,10 @@ def test_an_error_of_the_function_ends_the_run_and_a_busy_one_is_asked_again():
             raise error
         return "The answer is C."
 
-    solution = pets.solve(asked(["q1"]), sampler=late, budget=1, backoff=0)
+    solution = solve(asked(["q1"]), sampler=late, budget=1, backoff=0)
     assert solution.answers[0].answer == "C"
 
 
 def test_a_class_is_not_taken_for_a_function():
     with pytest.raises(SpecError, match="expected a sampler"):
-        pets.solve(asked(["q1"]), sampler=FunctionSampler, budget=1)
+        solve(asked(["q1"]), sampler=FunctionSampler, budget=1)

@@ -43,26 +43,22 @@ from pets.cli.options import (
 from pets.core.money import amount_words
 from pets.core.tally import majority
 from pets.engine import Answer, RunSpec
-from pets.engine.budget import Amount, bounded
 from pets.engine.resume import identity_of
 from pets.engine.sources import Sources, sources_of
-from pets.engine.stream import RecordedStream, Stream, longest_prompt, stream_budget
+from pets.engine.stream import COLD_POLICY, RecordedStream, Stream, planned
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
 from pets.lab.config import ReplayConfig
 from pets.lab.draws import draw_traces
 from pets.lab.labelled import RAW, read_answers
-from pets.plans import Drift, StreamPlan, left_by_windows, read_plan
-from pets.policies.price import PriceRule
+from pets.plans import Drift, StreamPlan, read_plan
 from pets.pools import pool_files, read_pool
 from pets.questions import Problem, QuestionSet, parse_fields
 from pets.questions.files import AUTO
-from pets.registry import as_policy
 from pets.samplers import Prompt, Sampling
 
 STDIN = "-"
 POOL: Any = option("Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path))
-COLD_POLICY = "price:rounds=3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,16 +220,14 @@ def _live(questions: str | None, options: _Options) -> RunningStream:
     sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
     samplers = options.model.samplers(options.local, spec)
     problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
-    if "budget" in options.run.said:
-        amount, prompt = Amount.parse(spec.spending.budget), longest_prompt(problems)
-        spec = spec.with_options(sampling=bounded(spec.sampling, amount, samplers, prompt))
     name = f"{'stdin' if question_set is None else question_set.name} (stream)"
     model = options.model.name or ""
-    spec = _planned(options, spec, model, problems, sizes)
+    sources = Sources(samplers, options.model.servers, model)
+    spec = _planned(options, spec, sources, problems, sizes)
     return RunningStream(
         lambda on_answer: Stream(
             spec,
-            Sources(samplers, options.model.servers, model),
+            sources,
             on_answer,
             problems=problems,
             name=name,
@@ -264,7 +258,7 @@ def _replayed(path: Path, questions: str | None, options: _Options) -> RunningSt
     traces = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=spec.serving.seed), 0)
     targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
     problems = None if questions == STDIN else [_named(id) for id in targets]
-    spec = _planned(options, spec, "", problems, {"text": pool.options}, max_traces=min(cap, traces.size))
+    spec = _planned(options, spec, Sources(), problems, {"text": pool.options}, max_traces=min(cap, traces.size))
     samplers = [RecordedStream(traces.traces, spec.seeds(0).cap)]
     return RunningStream(
         lambda on_answer: Stream(
@@ -345,7 +339,7 @@ def _cap(options: _Options, spec: RunSpec) -> int:
 def _planned(
     options: _Options,
     spec: RunSpec,
-    model: str,
+    sources: Sources,
     problems: Sequence[Problem] | None,
     sizes: Mapping[str, int | None],
     **own: Any,
@@ -355,21 +349,13 @@ def _planned(
     values: dict[str, Any] = {"max_traces": _cap(options, spec), "answer_sizes": sizes, **own}
     if plan is not None and "budget" not in options.run.said:
         values["budget"] = f"{plan.mean_budget:.12g}x"
-    spec = spec.with_options(**values)
-    leave = left_by_windows(stream_budget(spec, model, problems))
-    if plan is not None:
-        return spec.with_options(policy=plan.policy(use_up=True, leave=leave))
-    policy = spec.make_policy() if "policy" in options.run.said else as_policy(COLD_POLICY)
-    if isinstance(policy, PriceRule):
-        policy = replace(policy, use_up=True, leave=leave, cold=True)
-    return spec.with_options(policy=policy)
+    if "policy" not in options.run.said:
+        values["policy"] = COLD_POLICY
+    return planned(spec.with_options(**values), plan, sources, problems)
 
 
 def _print_alarm(drift: Drift) -> None:
-    say(
-        f"Drift: after {drift.seen:,} questions the warm-up patterns no longer fit the plan (p = {drift.p_value:.2g}). "
-        "The budget is kept; fit a new plan on recent answers to spend it well."
-    )
+    say(drift.words)
 
 
 def _named(id: str) -> Problem:

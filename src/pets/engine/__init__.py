@@ -8,14 +8,15 @@ from pets.engine.budget import TokenPrice
 from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
-from pets.engine.progress import Snapshot, Solution
+from pets.engine.progress import Consistency, Snapshot, Solution
 from pets.engine.question import Answer
 from pets.engine.resume import restored, results
-from pets.engine.run import Engine, solve
+from pets.engine.run import Engine
 from pets.engine.spec import RunOptions, RunSpec
 
 __all__ = [
     "Answer",
+    "Consistency",
     "Driver",
     "Engine",
     "Fetcher",
@@ -27,5 +28,4 @@ __all__ = [
     "TokenPrice",
     "restored",
     "results",
-    "solve",
 ]

@@ -29,6 +29,7 @@ from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
 from pets.samplers import Prompt
 from pets.store import Run, RunRecord, Store
+from pets.tabular.reading import table_records
 
 Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
 Origin = Literal["new", "unfinished", "finished"]
@@ -167,29 +168,22 @@ def question_set_of(questions: Questions) -> QuestionSet:
         return questions
     if isinstance(questions, str | Path):
         return find_questions(questions)
-    problems = tuple(_problem(number, question) for number, question in enumerate(_rows(questions), 1))
+    problems = tuple(problem_of(question, number) for number, question in enumerate(_rows(questions), 1))
     if not problems:
         raise InputError("there are no questions; give at least one.")
     return QuestionSet("questions", problems)
 
 
 def _rows(questions: Iterable[str | Problem | Mapping[str, Any]]) -> Iterable[str | Problem | Mapping[str, Any]]:
-    """The rows of a DataFrame of pandas or polars, which only they import; whatever else is given as it is."""
-    if hasattr(questions, "to_dicts"):
-        rows: list[dict[str, Any]] = questions.to_dicts()
-    elif hasattr(questions, "to_dict") and hasattr(questions, "columns"):
-        rows = questions.to_dict("records")
-    else:
+    """The rows of a table, without what is missing in them; whatever else is given as it is."""
+    records = table_records(questions)
+    if records is None:
         return questions
-    return [{name: value for name, value in row.items() if not _is_missing(value)} for row in rows]
+    return [{name: value for name, value in record.items() if value is not None} for record in records]
 
 
-def _is_missing(value: object) -> bool:
-    """Whether pandas says that nothing is there: NaN, NA or NaT."""
-    return value != value if isinstance(value, float) else type(value).__name__ in ("NAType", "NaTType")
-
-
-def _problem(number: int, question: str | Problem | Mapping[str, Any]) -> Problem:
+def problem_of(question: str | Problem | Mapping[str, Any], number: int) -> Problem:
+    """The question at this place among others, which is its id where it has none."""
     if isinstance(question, Problem):
         return question
     if isinstance(question, str):

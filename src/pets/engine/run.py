@@ -1,14 +1,10 @@
 """A live run: questions in, a model behind an endpoint, a budget, answers out, each with its certificate."""
 
 import asyncio
-import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from pets.arguments import checked
 from pets.core.allocator import Allocator
@@ -313,80 +309,3 @@ class Engine(LiveRun):
                 run.finish()
         self.faults.update(driver.fetcher.faults)
         driver.fetcher.faults.clear()
-
-
-def solve(
-    questions: Questions,
-    *,
-    endpoint: Endpoints | None = None,
-    model: Models | None = None,
-    key: Keys = None,
-    headers: Mapping[str, str] | None = None,
-    sampler: Samplers | Mapping[str, Samplers] | None = None,
-    store: str | Path | None = None,
-    new: bool = False,
-    spec: RunSpec | None = None,
-    **options: Unpack[RunOptions],
-) -> Solution:
-    """Answer questions by self-consistency under a budget; takes what :class:`Engine` takes.
-
-        solution = pets.solve("mine.jsonl", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B", budget="16x")
-        for answer in solution.answers:
-            print(answer.id, answer.answer, answer.certificate)
-
-    Several models vote together with ``model=["a", "b"]``, or ``model={"a": 2, "b": 1}`` with weights.
-    Works inside a notebook too, whose event loop waits meanwhile.
-    """
-
-    async def run() -> Solution:
-        engine = Engine(
-            questions,
-            endpoint=endpoint,
-            model=model,
-            key=key,
-            headers=headers,
-            sampler=sampler,
-            store=store,
-            new=new,
-            spec=spec,
-            **options,
-        )
-        async with engine:
-            solution = await engine.run()
-            return replace(solution, answers=tuple(engine.answers()))
-
-    return _run_to_end(run())
-
-
-def _run_to_end(work: Coroutine[Any, Any, Solution]) -> Solution:
-    """The result of a coroutine, in this thread or, where a loop is running in it, in another."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    outcome: Future[Solution] = Future()
-    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
-
-    async def noted() -> Solution:
-        task = asyncio.current_task()
-        assert task is not None
-        running.set_result((asyncio.get_running_loop(), task))
-        return await work
-
-    def run() -> None:
-        try:
-            outcome.set_result(asyncio.run(noted()))
-        except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
-            outcome.set_exception(error)
-
-    thread = threading.Thread(target=run, name="pets-solve")
-    thread.start()
-    try:
-        return outcome.result()
-    except KeyboardInterrupt:  # a notebook's Stop: nothing more is asked, and a store is left whole
-        loop, task = running.result()
-        with suppress(RuntimeError):  # it has ended meanwhile
-            loop.call_soon_threadsafe(task.cancel)
-        raise
-    finally:
-        thread.join()

@@ -334,6 +334,7 @@ class RunSpec:
     keeping: KeepingSpec = field(default_factory=KeepingSpec)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.reading.soft and _sees(self.spending.policy) == "traces":
             policy = self.spending.policy
             raise InputError(f"{policy} weighs traces itself; soft votes need a policy of votes, such as okg.")

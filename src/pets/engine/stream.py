@@ -10,6 +10,7 @@ again.
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
@@ -21,7 +22,7 @@ from pets.core.cost import CostEstimator, UnitCost
 from pets.core.patterns import K0
 from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble, costs_of
-from pets.engine.budget import Amount, currency_of, total_of
+from pets.engine.budget import Amount, bounded, currency_of, total_of
 from pets.engine.judging import judge_of
 from pets.engine.ledger import Ledger, RunLedger
 from pets.engine.live import LiveRun
@@ -31,7 +32,8 @@ from pets.engine.resume import adopt_run, kept_going, note_end, rebudgeted, spec
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.errors import InputError, RefusedError, StateError
-from pets.plans.drift import Drift
+from pets.plans import Drift, StreamPlan, left_by_windows
+from pets.policies.price import PriceRule
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Run, RunRecord, RunView, Store
@@ -40,6 +42,7 @@ from pets.types import Trace
 
 WINDOW_QUESTIONS = 100  # where a stream has no end and no window was named
 OPEN_QUESTIONS = 8  # where nobody says
+COLD_POLICY = "price:rounds=3"  # without a plan, where nobody names another
 UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet to come
 
 
@@ -58,6 +61,24 @@ def stream_budget(spec: RunSpec, model: str = "", problems: Sequence[Problem] | 
         return Budget(total_of(amount, horizon), spending.max_traces, currency)
     window = spending.budget_window or WINDOW_QUESTIONS
     return Budget.per_window(window, total_of(amount, window), cap=spending.max_traces, currency=currency)
+
+
+def planned(
+    spec: RunSpec, plan: StreamPlan | None, sources: Sources, problems: Sequence[Problem] | None = None
+) -> RunSpec:
+    """The spec with the policy that a plan makes for its budget; without a plan its own, which learns from the stream.
+
+    A budget in tokens or money gets a token limit per trace: its own, else the servers'.
+    """
+    amount, prompt = Amount.parse(spec.spending.budget), longest_prompt(problems)
+    spec = spec.with_options(sampling=bounded(spec.sampling, amount, sources.samplers, prompt))
+    leave = left_by_windows(stream_budget(spec, sources.model, problems))
+    if plan is not None:
+        return spec.with_options(policy=plan.policy(use_up=True, leave=leave))
+    policy = spec.make_policy()
+    if isinstance(policy, PriceRule):
+        policy = replace(policy, use_up=True, leave=leave, cold=True)
+    return spec.with_options(policy=policy)
 
 
 def stream_record(spec: RunSpec, budget: Budget, sources: Sources, name: str = "stream") -> RunRecord:

@@ -99,6 +99,14 @@ class Drift:
         """Whether the patterns no longer fit the plan; it stays until a new plan is made."""
         return self.p_value <= self.rate
 
+    @property
+    def words(self) -> str:
+        """What an alarm says to a person."""
+        return (
+            f"Drift: after {self.seen:,} questions the warm-up patterns no longer fit the plan "
+            f"(p = {self.p_value:.2g}). The budget is kept; fit a new plan on recent answers to spend it well."
+        )
+
     def to_plain(self) -> dict[str, object]:
         """The state in a few plain values, for a log or a dashboard."""
         seen = max(1, self.seen)

@@ -12,10 +12,10 @@ Strings are kept as they were recorded: which of them mean the same is the busin
 from pets.confidence import Kind as Metric
 from pets.pools.mixing import mix_pools, split_mixture
 from pets.pools.question import Pool, PooledQuestion
-from pets.pools.reading import check_pool, from_frame, load, pool_files, read_pool, read_pools
+from pets.pools.reading import check_pool, from_frame, load, pool_files, pools_of, read_pool, read_pools
 from pets.pools.summary import Summary, summarize
 from pets.pools.writing import write_pool
 
 __all__ = ["Metric", "Pool", "PooledQuestion", "Summary"]
-__all__ += ["check_pool", "from_frame", "load", "mix_pools", "pool_files", "read_pool", "read_pools", "split_mixture"]
-__all__ += ["summarize", "write_pool"]
+__all__ += ["check_pool", "from_frame", "load", "mix_pools", "pool_files", "pools_of", "read_pool", "read_pools"]
+__all__ += ["split_mixture", "summarize", "write_pool"]

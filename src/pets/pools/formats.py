@@ -3,7 +3,6 @@
 A record of a pool has lists (``"answers"``, ``"texts"``); whatever has not is one of these, told by its first row.
 """
 
-import math
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 from pets.errors import PoolError
 from pets.prompts import is_cut
 from pets.tabular import FileRow, Record
-from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json
+from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json, plain_record, table_records
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
@@ -250,25 +249,9 @@ def zipped_samples(path: Path, max_unpacked_bytes: int | None = None) -> Iterato
 
 
 def frame_rows(frame: Any) -> Iterator[FileRow]:
-    """The rows of a table: of pandas, polars or pyarrow, or whatever else turns into a list of dictionaries."""
-    for method, arguments in (("to_pylist", ()), ("to_dicts", ()), ("to_dict", ("records",))):
-        if hasattr(frame, method):
-            records = getattr(frame, method)(*arguments)
-            break
-    else:
-        records = frame
-    for number, record in enumerate(records, 1):
+    """The rows of a table: of pandas, polars or pyarrow, or the records themselves."""
+    records = table_records(frame)
+    for number, record in enumerate(frame if records is None else records, 1):
         if not isinstance(record, Mapping):
             raise PoolError(f"row {number} is {type(record).__name__}; a table has rows of named values. Pass a frame.")
-        yield FileRow(f"row {number}", {str(key): _scalar(value) for key, value in record.items()})
-
-
-def _scalar(value: Any) -> Any:
-    """numpy's numbers and arrays as Python's, and what stands for "missing" as ``None``."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, list | tuple):
-        return [_scalar(item) for item in value]
-    if type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value)):
-        return None
-    return value
+        yield FileRow(f"row {number}", plain_record(record))

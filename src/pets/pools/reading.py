@@ -128,6 +128,27 @@ def load(name: str, *, confidence: Metric = "tail") -> Pool:
     return read_pool(SHIPPED[name], confidence=confidence)
 
 
+def pools_of(pools: Any) -> list[Pool]:
+    """The pools that a user means: a file, a folder, "starter", a table, records, a pool, or several of these.
+
+    >>> [pool.name for pool in pools_of(["starter", [{"id": "q1", "answers": ["4", "5"]}]])]
+    ['starter', 'pool']
+    """
+    if isinstance(pools, Pool):
+        return [pools]
+    if isinstance(pools, str | os.PathLike):
+        return read_pools([pools])
+    listed_pools = pools if isinstance(pools, list | tuple) else []
+    if hasattr(pools, "columns") or (listed_pools and isinstance(listed_pools[0], Mapping)):
+        return [from_frame(pools, "pool")]
+    if not listed_pools:
+        raise InputError(
+            f"{as_json(pools)} is no pool; expected a file, a folder, a Pool, a table of pandas, polars or pyarrow, a "
+            "list of records, or a list of these."
+        )
+    return [pool for part in listed_pools for pool in pools_of(part)]
+
+
 def check_pool(path: str | os.PathLike[str], *, fields: Mapping[str, str] | None = None) -> list[str]:
     """Everything that is wrong with a pool file, one message per kind of problem; empty when all is well."""
     try:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -180,6 +181,33 @@ def listed(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip().startswith("["):
         parsed, problem = parse_json(value.encode(errors="replace"))
         return value if problem else parsed
+    return value
+
+
+def table_records(table: Any) -> list[Record] | None:
+    """The rows of a table of pandas, polars or pyarrow, which only its user imports; ``None`` of anything else."""
+    for method, arguments in (("to_pylist", ()), ("to_dicts", ()), ("to_dict", ("records",))):
+        if hasattr(table, method):
+            return [plain_record(row) for row in getattr(table, method)(*arguments)]
+    return None
+
+
+def plain_record(record: Mapping[Any, Any]) -> Record:
+    """The record with Python's numbers and lists in the place of numpy's, and ``None`` for what is missing.
+
+    >>> plain_record({"answer": float("nan"), 1: (2, 3)})
+    {'answer': None, '1': [2, 3]}
+    """
+    return {str(key): _plain(value) for key, value in record.items()}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value)):
+        return None
     return value
 
 

@@ -1,0 +1,430 @@
+"""The functions of ``import pets``, over Engine, Stream, the lab and plans: solve, ask, stream, record, fit, replay.
+
+Questions and pools are taken as users have them: a path, a list of records, a table of pandas, polars or pyarrow. A
+sampler is anything that gives traces, a plain function too. Words and progress go to stderr; ``progress=False`` turns
+them off.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar, Unpack
+
+from pets.arguments import checked
+from pets.cluster import RayCluster
+from pets.core.policy import Policy
+from pets.engine.models import Endpoints, Keys, Models, model_name, model_shares
+from pets.engine.opening import Questions, problem_of, question_set_of
+from pets.engine.progress import Solution
+from pets.engine.progress_line import ProgressLine
+from pets.engine.question import Answer
+from pets.engine.record import Recording
+from pets.engine.record import record as write_recording
+from pets.engine.run import Engine
+from pets.engine.sources import Samplers, Sources, sources_of
+from pets.engine.spec import TOP_LOGPROBS, RunOptions, RunSpec
+from pets.engine.stream import COLD_POLICY, Stream, planned
+from pets.errors import InputError
+from pets.lab import ReplayConfig
+from pets.lab import replay as replay_pools
+from pets.plans import Drift, StreamPlan, fit_plan, read_plan
+from pets.plans.plan import MAX_TRACES
+from pets.pools import Pool, pools_of, read_pool
+from pets.questions import Problem
+from pets.report.replay_results import ReplayResults
+from pets.store.database import DEFAULT_STORE
+
+AnySampler = Samplers | Mapping[str, Samplers] | None
+Arriving = Questions | AsyncIterable[str | Problem | Mapping[str, Any]]
+Result = TypeVar("Result")
+
+ASK_TRACES = 16
+ASK_CONSISTENCY = 0.99
+
+
+class StreamOptions(RunOptions, total=False):
+    """The keywords of :func:`stream`: those of a run, and what a stream alone knows."""
+
+    horizon: int | None
+    budget_window: int | None
+    open_questions: int | None
+
+
+@checked
+def solve(
+    questions: Questions,
+    *,
+    endpoint: Endpoints | None = None,
+    model: Models | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
+    sampler: AnySampler = None,
+    store: str | Path | None = DEFAULT_STORE,
+    new: bool = False,
+    progress: bool | None = None,
+    spec: RunSpec | None = None,
+    **options: Unpack[RunOptions],
+) -> Solution:
+    """Answer questions by self-consistency under a budget; takes what :class:`Engine` takes.
+
+        solution = pets.solve("mine.jsonl", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B", budget="16x")
+
+    The run is kept in ``store``, as `pets solve` keeps it, so that the same call again pays for nothing twice; None
+    keeps nothing. Works inside a notebook too, whose event loop waits meanwhile.
+
+    >>> solution = solve(["2 + 2?", "2 + 3?"], sampler=lambda question: "The answer is 4.", budget="4x", store=None)
+    >>> [(answer.id, answer.answer, answer.traces) for answer in solution.answers], solution.consistency.mean > 0.8
+    ([('q1', '4', 4), ('q2', '4', 4)], True)
+    """
+
+    async def run() -> Solution:
+        with ProgressLine(progress) as line:
+            engine = Engine(
+                questions,
+                endpoint=endpoint,
+                model=model,
+                key=key,
+                headers=headers,
+                sampler=sampler,
+                store=_kept_in(store, spec, options, line),
+                new=new,
+                spec=spec,
+                **options,
+            )
+            _announce(engine, line)
+            async with engine:
+                watching = asyncio.create_task(line.watch(engine))
+                try:
+                    solution = await engine.run()
+                finally:
+                    watching.cancel()
+                return replace(solution, answers=tuple(engine.answers()))
+
+    return _run_to_end(run())
+
+
+@checked
+async def aask(
+    question: str | Problem | Mapping[str, Any],
+    *,
+    endpoint: Endpoints | None = None,
+    model: Models | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
+    sampler: AnySampler = None,
+    **options: Unpack[RunOptions],
+) -> Answer:
+    """As :func:`ask`, for a program with an event loop: ``answer = await pets.aask(...)``."""
+    if "budget" not in options:
+        options = {"budget": ASK_TRACES, "target_consistency": ASK_CONSISTENCY, **options}
+    engine = Engine([question], endpoint=endpoint, model=model, key=key, headers=headers, sampler=sampler, **options)
+    async with engine:
+        await engine.run()
+        (answer,) = engine.answers()
+        return answer
+
+
+@checked
+def ask(
+    question: str | Problem | Mapping[str, Any],
+    *,
+    endpoint: Endpoints | None = None,
+    model: Models | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
+    sampler: AnySampler = None,
+    **options: Unpack[RunOptions],
+) -> Answer:
+    """One question, one vote: at most 16 traces, and fewer where the answer is 99 % certain before.
+
+        answer = pets.ask("What is 17 x 23?", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B")
+
+    With a ``budget`` of your own it is spent, unless you name a ``target_consistency``, too. Nothing is kept.
+
+    >>> ask("What is 17 x 23?", sampler=lambda question: "17 x 23 = 391. The answer is 391.").answer
+    '391'
+    """
+    asked = aask(question, endpoint=endpoint, model=model, key=key, headers=headers, sampler=sampler, **options)
+    return _run_to_end(asked)
+
+
+@checked
+async def stream(
+    questions: Arriving,
+    *,
+    endpoint: Endpoints | None = None,
+    model: Models | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
+    sampler: AnySampler = None,
+    plan: StreamPlan | str | Path | None = None,
+    store: str | Path | None = None,
+    progress: bool | None = None,
+    **options: Unpack[StreamOptions],
+) -> AsyncIterator[Answer]:
+    """Answer questions as they arrive, each as soon as its vote is clear, within one budget.
+
+        async for answer in pets.stream(questions, endpoint=url, model="Qwen/Qwen3-8B", plan=plan, budget="8x"):
+            print(answer.id, answer.answer, answer.certificate)
+
+    ``questions`` are a file, records, a table, or an asynchronous iterator: a queue, a socket, a stream without an
+    end, whose budget is for every ``budget_window`` questions (100) unless a ``horizon`` is named. The ``plan`` is that
+    of :func:`fit`, or its file; without one the stream learns from itself, by the ``policy`` "price:rounds=3" or yours.
+    Leaving the loop ends the stream at once. With a ``store`` it is kept, and `pets resume` goes on with it.
+
+    >>> async def answers():
+    ...     answering = stream(["2 + 2?", "2 + 3?"], sampler=lambda question: "The answer is 4.", budget="4x")
+    ...     return sorted([(answer.id, answer.answer, answer.traces) async for answer in answering])
+    >>> asyncio.run(answers())
+    [('q1', '4', 4), ('q2', '4', 4)]
+    """
+    plan = read_plan(plan) if isinstance(plan, str | Path) else plan
+    question_set = None if isinstance(questions, AsyncIterable) else question_set_of(questions)
+    spec = RunSpec.of(policy=COLD_POLICY)
+    if question_set is not None:
+        spec = spec.with_options(sampling=replace(question_set.sampling, top_logprobs=None))
+    if plan is not None:
+        if "policy" in options:
+            raise InputError("a plan brings its own policy: leave out the policy, or the plan.")
+        sizes = {plan.provenance.answer: plan.provenance.options}
+        spec = spec.with_options(budget=f"{plan.mean_budget:.12g}x", max_traces=plan.cap, answer_sizes=sizes)
+    spec, sources = _sources(spec.with_options(**options), endpoint, model, key, headers, sampler)
+    problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
+    answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+    line = ProgressLine(progress)
+    running = Stream(
+        planned(spec, plan, sources, problems),
+        sources,
+        answers.put_nowait,
+        problems=problems,
+        name=f"{'questions' if question_set is None else question_set.name} (stream)",
+        store=store,
+        drift=None if plan is None else Drift.of(plan),
+        on_alarm=lambda drift: line.say(drift.words),
+    )
+    running.on_choice = lambda chosen: line.say(str(chosen))
+    async with running:
+        work = asyncio.create_task(running.run(_arriving(questions if problems is None else problems)))
+        work.add_done_callback(lambda task: answers.put_nowait(None))
+        try:
+            while (answer := await answers.get()) is not None:
+                yield answer
+            await work
+        finally:
+            work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+
+
+@checked
+def record(
+    questions: Questions,
+    *,
+    endpoint: Endpoints | None = None,
+    model: Models | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
+    sampler: AnySampler = None,
+    traces: int = 64,
+    output: str | Path | None = None,
+    progress: bool | None = None,
+    **options: Unpack[RunOptions],
+) -> Pool:
+    """Sample so many traces of every question: a pool, for :func:`replay` and :func:`fit`.
+
+        pool = pets.record("mine.jsonl", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B", traces=64)
+
+    The pool is a file, ``mine.pool.jsonl`` here unless ``output`` names another: it grows by a line for every question,
+    and the same call again goes on where the file ends. Options are those of :func:`solve` that say how traces are
+    drawn and read.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     pool = record(["2 + 2?"], sampler=lambda text: "It is 4.", traces=3, output=f"{folder}/mine.jsonl")
+    >>> pool.name, pool.questions[0].answers
+    ('mine', ('4', '4', '4'))
+    """
+    question_set, answer = question_set_of(questions), options.pop("answer", None)
+    path = Path(output or f"{question_set.name}.pool.jsonl")
+    if path.suffix != ".jsonl":
+        raise InputError(f'"{path}" must end in .jsonl: it grows by lines.')
+    drawn = RunSpec(sampling=replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)).with_options(**options)
+    spec, sources = _sources(drawn, endpoint, model, key, headers, sampler)
+    problems = question_set.problems
+    if isinstance(answer, str):
+        problems = tuple(replace(problem, answer_type=answer) for problem in problems)
+    elif answer is not None:
+        raise InputError(f'a recording names how answers are read, such as "number"; got {answer!r}.')
+    recording = Recording(tuple(map(spec.asked, problems)), traces, spec, model=sources.model)
+
+    async def run() -> None:
+        with ProgressLine(progress) as line:
+            line.say(f"Traces are kept in {path}; the same call again goes on with it.")
+            async with AsyncExitStack() as stack:
+                for source in sources.samplers:
+                    await stack.enter_async_context(source)
+                await write_recording(recording, sources.samplers, path, line.counter("questions"))
+
+    _run_to_end(run())
+    return read_pool(path)
+
+
+@checked
+def fit(
+    pool: Any,
+    mean_budget: float = 16,
+    *,
+    rounds: int = 3,
+    max_traces: int = MAX_TRACES,
+    zone: float = 0.0,
+    answer: str | None = None,
+    seed: int = 0,
+) -> StreamPlan:
+    """The plan for a stream of questions like those of ``pool``, at ``mean_budget`` traces each; no gold is needed.
+
+    ``pool`` is a file, "starter", a :class:`Pool`, a table or records. Every question gets four traces, and what they
+    show decides how many more, up to ``max_traces`` and in at most ``rounds`` batches of parallel ones. ``zone`` is
+    the lead, as a share of all traces, that another answer needs to matter. ``answer`` is how recorded answers are
+    read: by default the pool's own kind, else as recorded. :func:`write_plan` keeps it for `pets stream` and `serve`.
+
+    >>> records = [{"id": "q1", "answers": ["A"] * 16}, {"id": "q2", "answers": ["A", "B", "B", "C"] * 4}]
+    >>> plan = fit(records, mean_budget=10, rounds=1)
+    >>> plan.mean_budget, plan.provenance.traces
+    (10.0, 32)
+    """
+    pools = pools_of(pool)
+    if len(pools) > 1:
+        raise InputError(f"a plan is fitted to one pool; got {len(pools)}: {', '.join(pool.name for pool in pools)}.")
+    return fit_plan(pools[0], mean_budget, rounds, cap=max_traces, zone=zone, answer=answer, seed=seed)
+
+
+@checked
+def replay(
+    pools: Any,
+    policies: str | Policy | Sequence[str | Policy],
+    *,
+    config: ReplayConfig | None = None,
+    answer: str | None = None,
+    workers: int = 1,
+    cluster: RayCluster | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> ReplayResults:
+    """Run one policy or several on recorded answers, in random orders; how many traces each needs.
+
+        results = pets.replay("mine.pool.jsonl", ["okg", "uniform"])
+        results.traces_at(0.95)
+        results.plot()
+
+    ``pools`` is a file, a folder, "starter", a :class:`Pool`, a table, records, or a list of these. ``settings`` are
+    those of :class:`~pets.lab.ReplayConfig` (``repetitions=30``, ``size=64``...). ``answer`` is the answer type that
+    reads the recorded strings: by default each pool's own kind, else as recorded. With more than one worker, the
+    calling script needs the usual ``if __name__ == "__main__":``. A ``cluster`` replays on its cores in their stead.
+
+    >>> records = [{"id": "q1", "answers": ["A", "B", "A", "A"]}, {"id": "q2", "answers": ["B"] * 4}]
+    >>> results = replay(records, ["uniform", "okg"], repetitions=2)
+    >>> results[0].questions, float(results[0].result("okg").consistency[:, -1].min())
+    (2, 1.0)
+    """
+    with ProgressLine(progress) as line:
+        results = replay_pools(
+            pools_of(pools),
+            policies,
+            config=config,
+            answer=answer,
+            workers=workers,
+            cluster=cluster,
+            progress=line.counter("traces drawn"),
+            **settings,
+        )
+    return ReplayResults(results)
+
+
+def _sources(
+    spec: RunSpec,
+    endpoint: Endpoints | None,
+    model: Models | None,
+    key: Keys,
+    headers: Mapping[str, str] | None,
+    sampler: AnySampler,
+) -> tuple[RunSpec, Sources]:
+    """The spec with its models, and whom it asks."""
+    spec = spec.with_options(models=model_shares(model), headers=tuple(sorted(headers or ())))
+    name = ", ".join(map(str, spec.serving.models)) or model_name(model)
+    return spec, sources_of(sampler, endpoint, name, key, headers, spec)
+
+
+def _kept_in(
+    store: str | Path | None, spec: RunSpec | None, options: RunOptions, line: ProgressLine
+) -> str | Path | None:
+    """The store; none where it is the usual one, and another process could not make the policy or answer type."""
+    if store != DEFAULT_STORE:
+        return store
+    objects = {name: value for name, value in options.items() if name in ("policy", "answer")}
+    described = (spec or RunSpec()).with_options(**objects)
+    try:
+        described.to_plain()
+    except InputError as error:
+        line.say(f"This run is not kept: {error}")
+        return None
+    return store
+
+
+def _announce(engine: Engine, line: ProgressLine) -> None:
+    """Say where the run is kept, and how answers are read once that is known."""
+    engine.on_choice = lambda chosen: line.say(str(chosen)) if chosen.traces else None
+    if engine.stored_run is None and engine.store_name:
+        line.say(f"This run is kept in {engine.store_name}, for `pets runs` too; store=None keeps nothing.")
+    elif engine.stored_run is not None:
+        paid = "it asked the same: nothing is paid again" if engine.origin == "finished" else "it goes on"
+        line.say(f"Run {engine.stored_run.id} of {engine.store_name}: {paid}. new=True begins another.")
+
+
+async def _arriving(questions: Any) -> AsyncIterator[Problem]:
+    """Questions of a list or an asynchronous iterator, as problems."""
+    if not isinstance(questions, AsyncIterable):
+        for problem in questions:
+            yield problem
+        return
+    number = 0
+    async for question in questions:
+        number += 1
+        yield problem_of(question, number)
+
+
+def _run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of a coroutine, in this thread or, where a loop is running in it, in another."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    outcome: Future[Result] = Future()
+    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+
+    async def noted() -> Result:
+        task = asyncio.current_task()
+        assert task is not None
+        running.set_result((asyncio.get_running_loop(), task))
+        return await work
+
+    def run() -> None:
+        try:
+            outcome.set_result(asyncio.run(noted()))
+        except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
+            outcome.set_exception(error)
+
+    thread = threading.Thread(target=run, name="pets-run")
+    thread.start()
+    try:
+        return outcome.result()
+    except KeyboardInterrupt:  # a notebook's Stop: nothing more is asked, and a store is left whole
+        loop, task = running.result()
+        with suppress(RuntimeError):  # it has ended meanwhile
+            loop.call_soon_threadsafe(task.cancel)
+        raise
+    finally:
+        thread.join()
