@@ -1,11 +1,13 @@
 """What README.md and docs/ tell people to type is understood, what they link to is there, the site has all of it."""
 
 import ast
+import json
 import re
 import shlex
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from itertools import dropwhile
@@ -20,8 +22,12 @@ from scripts.docs.python_reference import REFERENCE_PAGES, reference_page, undoc
 
 import pets
 from pets.cli.main import cli
+from pets.mock import MockModel, PoolAnswers, running
+from pets.pools import load, write_pool
+from pets.questions import question_set
 
 from .browser import check_looks, open_page
+from .command import pets as run_pets
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKED = [*PAGES, *(ROOT / name for name in PROJECT_PAGES)]
@@ -139,6 +145,44 @@ def test_there_are_commands_to_check():
 def test_what_does_not_exist_is_found(line):
     with pytest.raises(click.UsageError):
         check(line.split(), whole=True)
+
+
+NOT_RUN = ("mock", "serve", "demo")  # until they are stopped; of the last its own tests
+FASTER = {
+    "replay": ("--repetitions", "1", "--pool-size", "4", "--workers", "1", "--policy", "uniform"),
+    "forecast": ("--repetitions", "1", "--up-to", "24"),
+}  # of commands that would take minutes, which the pages say
+CHEAPER = {"5usd": "0.001usd", "+2usd": "+0.0001usd", "16x": "6x"}
+
+
+def on_the_mock(words, url):
+    """A command of a page, its server and model those of the tests."""
+    changed = [url if re.match(r"https?://(localhost|127)", word) else word for word in words]
+    changed = [CHEAPER.get(word, word) for word in changed]
+    changed = ["mock" if changed[at - 1] == "--model" else word for at, word in enumerate(changed)]
+    more = FASTER.get(changed[0], ())
+    return [*changed, *(() if set(more) <= set(changed) else more)]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_every_command_of_the_first_hour_works_on_the_mock(name, tmp_path, monkeypatch):
+    pytest.importorskip("vl_convert")
+    pool = load("starter")
+    chosen = pool.questions[:6]
+    monkeypatch.chdir(tmp_path)
+    questions = "".join(json.dumps({"id": each.id, "question": f"About {each.id}?"}) + "\n" for each in chosen)
+    (tmp_path / "questions.jsonl").write_text(questions)
+    prompts = {problem.prompt.content: problem.id for problem in question_set("starter").problems}
+    lines = block_commands((ROOT / name).read_text("utf-8"))
+    commands = [words for words in lines if words and words[0] not in NOT_RUN]
+    assert len(commands) > 8
+    mock = MockModel(PoolAnswers(pool), prompts=prompts, max_model_len=400)
+    with running(mock) as url:
+        for words in commands:
+            if words[:2] == ["replay", "answers.jsonl"]:  # recorded answers of one's own
+                write_pool(replace(pool, questions=chosen), tmp_path / "answers.jsonl")
+            done = run_pets(*on_the_mock(words, url), stdin=questions)
+            assert done.returncode == 0, f"pets {shlex.join(words)}\n{done.stderr}"
 
 
 def anchors(path):

@@ -74,7 +74,7 @@ def test_a_pool_replayed_as_a_stream_keeps_to_the_plan(plan, pool):
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
 def test_a_file_gets_every_answer_in_the_format_of_its_suffix(plan, pool, tmp_path, suffix):
     output = tmp_path / f"answers{suffix}"
-    result = pets("--plan", plan, "--pool", pool, "-", "--horizon", 3, "-o", output, lines=[{"id": "q3"}, {}])
+    result = pets("--plan", plan, "--pool", pool, "-", "--first", 3, "-o", output, lines=[{"id": "q3"}, {}])
     assert result.exit_code == 0 and result.stdout == ""
     answers = [row.value for row in read_rows(output, noun="answers")]
     (bad,) = (row for row in answers if row.get("error"))
@@ -88,7 +88,7 @@ def test_a_file_of_another_format_is_refused_at_once(plan, pool, tmp_path):
 
 def test_ids_on_stdin_choose_from_the_pool_and_a_bad_line_does_no_harm(plan, pool):
     lines = [{"id": "q3"}, {"id": "nobody"}, {}, ["q4"], {"id": "q5"}]
-    result = pets("--plan", plan, "--pool", pool, "-", "--horizon", 5, lines=lines)
+    result = pets("--plan", plan, "--pool", pool, "-", "--first", 5, lines=lines)
     found = rows(result)
     assert {row["id"] for row in found if "error" not in row} == {"q3", "q5"}
     assert {row.get("id", row.get("line")) for row in found if "error" in row} == {"nobody", 3, 4}
@@ -180,7 +180,7 @@ def test_a_stream_of_other_questions_raises_the_alarm(plan, tmp_path):
     ("options", "said"),
     [
         (["--plan", "none.json"], "none.json"),
-        (["--horizon", 5, "--budget-window", 5], "Take one"),
+        (["--first", 5, "--budget-window", 5], "Take one"),
         (["--budget", "5usd"], "needs a price"),
         (["--budget", "3x", "--budget-window", 10], "warm-up"),
         (["--endpoint", "http://localhost:1/v1"], "--model"),
@@ -229,7 +229,7 @@ def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
     mock, store = MockModel(synthetic(20, strength=0.3)), tmp_path / "runs.db"
     lines = [json.loads(line) for line in questions.read_text().splitlines()]
     with running(mock) as url:
-        begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--horizon", 20, "--store", store)
+        begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--first", 20, "--store", store)
         first = pets(*begin, lines=lines[:8])
         again = pets("resume", "last", "--store", store, "--plan", plan, lines=lines)
     early, late = rows(first), rows(again)
@@ -247,7 +247,7 @@ def test_a_stream_takes_more_budget_for_the_questions_that_are_left(plan, questi
     lines = [json.loads(line) for line in questions.read_text().splitlines()]
     with running(mock) as url:
         begin = ("--plan", plan, "--endpoint", url, "--model", "mock", "--store", store, "--budget", "4x")
-        pets(*begin, "--horizon", 20, lines=lines[:4])
+        pets(*begin, "--first", 20, lines=lines[:4])
         assert "has spent" in refused("resume", "last", "--store", store, "--budget", "=3")
         again = pets("resume", "last", "--store", store, "--budget", "=8x", lines=lines)
     assert len(rows(again)) == 16 and "160 traces of 160 traces" in again.stderr and mock.stats.traces == 160
@@ -261,7 +261,7 @@ def test_several_models_answer_a_stream_each_at_its_price_and_go_on_with_it(plan
     with ExitStack() as stack:
         urls = {name: stack.enter_context(running(mock)) for name, mock in mocks.items()}
         models = [word for name in urls for word in ("--model", name, "--endpoint", f"{name}={urls[name]}")]
-        begin = ("--plan", plan, *models, "--horizon", 20, "--store", store, "--budget", "3usd", "--max-tokens", 500)
+        begin = ("--plan", plan, *models, "--first", 20, "--store", store, "--budget", "3usd", "--max-tokens", 500)
         first = pets(*begin, "--price", "a=in=1,out=2", "--price", "in=1,out=20", lines=lines[:8])
         again = pets("resume", "last", "--store", store, lines=lines)
     assert len(rows(first)) == 8 and len(rows(again)) == 12
@@ -287,7 +287,7 @@ def test_a_stream_that_ends_in_an_outage_names_the_command_that_goes_on_with_it(
     assert line.endswith(f'`pets resume 1 --store "{store}"` goes on with it.')
 
 
-@pytest.mark.parametrize("budget", [("--horizon", 20), ("--budget-window", 10)])
+@pytest.mark.parametrize("budget", [("--first", 20), ("--budget-window", 10)])
 def test_a_stream_in_a_store_is_a_run_like_others_but_for_its_resume(plan, questions, tmp_path, budget):
     store, lines = tmp_path / "runs.db", [json.loads(line) for line in questions.read_text().splitlines()]
     with running(MockModel(synthetic(20, strength=0.3))) as url:
@@ -358,7 +358,7 @@ def test_killed_at_any_moment_and_resumed_nothing_is_lost_or_paid_for_twice(pope
 def test_a_stream_without_texts_keeps_answers_alone(plan, tmp_path):
     store, lines = tmp_path / "runs.db", [{"id": f"q{i}", "question": f"Question q{i}"} for i in range(4)]
     with running(MockModel(synthetic(4, strength=0.3))) as url:
-        at = ("--plan", plan, "--endpoint", url, "--model", "mock", "--horizon", 4, "--store", store)
+        at = ("--plan", plan, "--endpoint", url, "--model", "mock", "--first", 4, "--store", store)
         assert pets(*at, "--no-texts", lines=lines).exit_code == 0
     with Store.open(store) as opened:
         traces = list(opened.view().traces())

@@ -65,7 +65,7 @@ else:
 """
 SOLVE = ("solve", "questions.jsonl", "--budget", f"{TRACES}x", "--policy", "uniform")
 SAMPLE = ("sample", "questions.jsonl", "-o", "pool.jsonl", "--traces", TRACES)
-STREAM = ("--budget", f"{TRACES}x", "--max-traces", TRACES, "--horizon", QUESTIONS, "--answer", "choice")
+STREAM = ("--budget", f"{TRACES}x", "--max-traces", TRACES, "--first", QUESTIONS, "--answer", "choice")
 
 
 class GatedMock(MockModel):
@@ -161,7 +161,7 @@ class Processes:
 
 VERBS = {
     "solve": (SOLVE, os.devnull),
-    "stream of a file": (("stream", "questions.jsonl", *STREAM[:5]), os.devnull),
+    "stream of a file": (("stream", "questions.jsonl", *STREAM[:4]), os.devnull),
     "stream of stdin": (("stream", *STREAM), "questions.jsonl"),
 }
 

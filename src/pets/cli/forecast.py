@@ -25,6 +25,8 @@ from pets.registry import make_policy, typed_policy
 from pets.store import RunSummary, Store
 from pets.store.database import DEFAULT_STORE
 
+UP_TO = 32.0  # mean traces per question
+
 
 @option_group("Forecast")
 class ForecastOptions:
@@ -37,7 +39,10 @@ class ForecastOptions:
         kind=click.FloatRange(0, 1, True, True),
     )
     policy: str = option("An index policy that sees counts.", "okg")
-    up_to: float = option("The largest budget to look at, in mean traces per question.", 32.0, at_least=1.0)
+    up_to: float | None = option(
+        "The largest budget to look at, in mean traces per question; 32, or half as much again as is spent.",
+        at_least=1.0,
+    )
 
 
 @option_group("Simulation")
@@ -71,7 +76,7 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     _draw(curve, question.policy)
     budgets = {f"{target:g}": curve.budget_for(target) for target in question.target_consistency}
     for target, mean in budgets.items():
-        total = f"more than {question.up_to:g}x" if mean is None else f"{mean:.1f}x"
+        total = f"more than {curve.mean_budget[-1]:g}x" if mean is None else f"{mean:.1f}x"
         words = total if mean is None else f"{total} ({round(mean * questions):,} traces in all)"
         say(f"self-consistency {target}: {words}{'' if mean is None else source.way_on(mean)}")
     if sys.stdout.isatty():
@@ -114,12 +119,13 @@ def _played_on(
         allocator, ids, summary = restored(view), [problem.id for problem in view.problems()], view.summary()
         tallies = [allocator.tally(id) for id in sampled(ids, PRIOR_QUESTIONS)]
         cap = allocator.budget.cap
+    up_to = question.up_to or max(UP_TO, 1.5 * summary.traces / max(1, len(ids)))
     say(f"{count(simulation.repetitions, 'run')} of {count(len(ids), 'question')} played on: up to half a minute.")
     curve = play_on(
         tallies,
         make_policy(question.policy),
-        up_to=question.up_to,
-        max_traces=cap and max(cap, int(question.up_to)),
+        up_to=up_to,
+        max_traces=cap and max(cap, int(up_to)),
         runs=simulation.repetitions,
         seed=simulation.seed,
         progress=progress,
@@ -141,7 +147,7 @@ def _replayed(
     if result.option is not None:
         raise InputError(f"{policy} has no curve over budgets; choose an index policy such as okg.")
     traces, values = result.traces[0], result.consistency
-    grid = np.linspace(1.0, min(question.up_to, float(traces[-1])), 96)
+    grid = np.linspace(1.0, min(question.up_to or UP_TO, float(traces[-1])), 96)
     curves = np.array([np.interp(grid, traces, row) for row in values])
     return ForecastSource(Forecast(grid, curves.mean(axis=0), curves.std(axis=0)), len(pool.questions))
 

@@ -55,6 +55,8 @@ DEFAULT_WEIGHTED = (
     "conf_guided:keep=50",
     "conf_guided:keep=90",
 )
+SECONDS_PER_TRACE = 4e-5  # of one policy in one repetition, on one core of 2024
+WORTH_SAYING_S = 20.0
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -156,6 +158,8 @@ def replay(
     pools, mixtures = reading.read_mixtures(paths)
     specs = [*map(typed_policy, contenders.policies)] or _default_policies(pools, protocol)
     cluster = draws.cluster
+    if cluster is None:
+        _print_time(pools, len(specs), protocol, draws.processes)
     with progress_bar() as progress:
         results = run(
             pools,
@@ -182,6 +186,15 @@ def replay(
         say(f"{result.output}: {count(written, 'row')} written.")
     if result.plots is not None:
         _plot(result.plots, pools, results, reading.answer)
+
+
+def _print_time(pools: Sequence[Pool], policies: int, protocol: ReplayConfig, workers: int) -> None:
+    """Say beforehand about how long it takes, where that is worth waiting for."""
+    traces = sum(len(pool.questions) for pool in pools) * protocol.size
+    seconds = SECONDS_PER_TRACE * traces * policies * protocol.repetitions / workers
+    if seconds > WORTH_SAYING_S:
+        work = f"{policies} policies, {protocol.repetitions} repetitions, {workers} at a time"
+        say(f"{work}: about {max(1, round(seconds / 60))} min.")
 
 
 def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOptions) -> ReplayConfig:

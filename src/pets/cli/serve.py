@@ -157,7 +157,6 @@ class RequestOptions:
 
     open_questions: int = option("How many questions are open at a time; one more gets a 503.", 1024, at_least=1)
     max_body: int = option("How many bytes a request may have.", 1 << 20, at_least=1, rare=True)
-    max_messages: int = option("How many messages a request may have.", 256, at_least=1, rare=True)
     max_tokens: int = option("How many tokens per trace a request may ask for.", 32_768, at_least=1)
     max_n: int = option("How many choices a plain request may ask for.", 16, at_least=1, rare=True)
     allow_field: tuple[str, ...] = option(
@@ -296,7 +295,7 @@ def _settings(
         passthrough=requests.passthrough,
         allow_hosts=gateway.allow_host,
         allow_fields=requests.allow_field,
-        limits=Limits(requests.max_body, requests.max_messages, requests.max_tokens, requests.max_n),
+        limits=Limits(body=requests.max_body, max_tokens=requests.max_tokens, n=requests.max_n),
     )
 
 

@@ -171,7 +171,8 @@ class RunningStream:
         """The questions; a line that holds none is refused with its number and what is wrong."""
         if self.problems is not None:
             return _in_order(self.problems)
-        return problems_in(lines(sys.stdin.buffer), self.parser(self._stream.spec), self._refuse)
+        arriving = problems_in(lines(sys.stdin.buffer), self.parser(self._stream.spec), self._refuse)
+        return _first(arriving, self._stream.spec.spending.horizon)
 
     def _refuse(self, line: int, reason: str) -> None:
         self.refused_lines += 1
@@ -244,7 +245,9 @@ def _live(questions: str | None, options: _Options) -> RunningStream:
 def _replayed(path: Path, questions: str | None, options: _Options) -> RunningStream:
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
     reason = "--pool draws from recorded answers: no model is asked, nothing is kept"
-    refuse_groups(reason, ModelOptions, LocalModelOptions, QuestionOptions)
+    refuse_groups(
+        reason, ModelOptions, LocalModelOptions, QuestionOptions, but={"first"} if questions == STDIN else set()
+    )
     options.run.refuse("pool", reason)
     if "store" in named_options():
         raise InputError(f"{reason}: leave out --store.")
@@ -317,8 +320,6 @@ def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | 
     """The questions of a file or a named set; none of stdin, whose end nobody knows."""
     if questions is not None and questions != STDIN:
         return selection.load(questions)
-    if selection.first is not None:
-        raise InputError("--first is for a file or a named set; on stdin, say how many will come with --horizon.")
     return None
 
 
@@ -347,6 +348,8 @@ def _planned(
     """The spec with the policy that a plan, or the stream itself, makes for its budget."""
     plan = options.plan
     values: dict[str, Any] = {"max_traces": _cap(options, spec), "answer_sizes": sizes, **own}
+    if problems is None:
+        values["horizon"] = options.selection.first
     if plan is not None and "budget" not in options.run.said:
         values["budget"] = f"{plan.mean_budget:.12g}x"
     if "policy" not in options.run.said:
@@ -361,6 +364,16 @@ def _print_alarm(drift: Drift) -> None:
 def _named(id: str) -> Problem:
     """A question that is known by its id alone."""
     return Problem(id, Prompt(id))
+
+
+async def _first(problems: AsyncIterator[Problem], number: int | None) -> AsyncIterator[Problem]:
+    """As many questions as were said to come, and then no more."""
+    left = -1 if number is None else number
+    async for problem in problems:
+        yield problem
+        left -= 1
+        if not left:
+            return
 
 
 async def _in_order(problems: Sequence[Problem]) -> AsyncIterator[Problem]:

@@ -111,9 +111,7 @@ class SpendingSpec:
         verbs=("solve", "batch", "stream"),
         rare=True,
     )
-    horizon: int | None = setting(
-        None, "How many questions will come; known for a file.", within=Interval(1), verbs=("stream", "pool")
-    )
+    horizon: int | None = setting(None, within=Interval(1), verbs=("stream", "pool"))  # how many questions will come
     budget_window: int | None = setting(
         None,
         "How many questions share a budget, in a stream without an end; 100 if not given.",

@@ -12,7 +12,7 @@ class Limits:
     """The largest request that is taken; what is larger gets a 4xx and costs nothing."""
 
     body: int = 1 << 20
-    messages: int = 256
+    messages: int = 4096
     max_tokens: int = 32_768
     n: int = 16
     body_seconds: float = 30.0
