@@ -10,8 +10,9 @@ from pets.engine.arrivals import Asking, StreamArrivals
 from pets.engine.assemble import assemble
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
-from pets.engine.pacing import Pace
 from pets.engine.questions import OpenQuestions
+from pets.engine.sources import Sources
+from pets.engine.spec import RunSpec
 from pets.policies.uniform import Uniform
 from pets.samplers import Sampling, Seeds
 
@@ -44,11 +45,10 @@ async def answered(most, after):
     source, answers = Source(), []
     allocator, fetcher = Allocator(Uniform(), Budget.per_window(1, 1), ()), Fetcher([Paced()], patience_s=None)
 
-    def stream(wiring):
-        asking = Asking(Sampling(), Seeds(0))
+    def stream(wiring, asking):
         return StreamArrivals(wiring, asking, open_questions=most, on_answer=lambda answer, _: answers.append(answer))
 
-    driver = assemble(allocator, fetcher, OpenQuestions(), stream, Pace(64), ledger=SlowLedger())
+    driver = assemble(RunSpec(), allocator, Sources(), stream, fetcher=fetcher, ledger=SlowLedger())
     running = asyncio.create_task(driver.run(source))
     await asyncio.sleep(after)
     taken = source.taken

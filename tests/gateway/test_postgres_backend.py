@@ -531,7 +531,7 @@ def test_replicas_count_in_one_unit(replica):
     async def work():
         reservation = await reserve(first, BOB, 4, "r", max_tokens=10, prompt_tokens=5)
         first.settle(reservation, Charge(2, 2, 14, 6))
-        await first.release()
+        await first.close()
 
     asyncio.run(work())
     assert replica(currency=Currency.tokens(10)).total.spent == 20
