@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from pets.cli.main import cli
 from pets.core.money import Currency
-from pets.errors import BudgetError, InputError
+from pets.errors import BudgetError, InputError, PetsError
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
 from pets.mock import DistributionAnswers, MockModel, running
@@ -58,10 +58,64 @@ def test_what_a_key_has_spent_is_listed_with_its_unit(tmp_path):
     (row,) = json.loads(CliRunner().invoke(cli, ["keys", "list", "--format", "json", "--store", str(store)]).stdout)
     assert row.pop("created").endswith("+00:00")
     spent = {"usd": pytest.approx(budget["spent"])}
-    assert row == {"name": "bob", "budget": 5, "unit": "usd", "spent": spent, "admin": False, "revoked": None}
+    limits = {"rpm": None, "expires": None, "models": []}
+    assert row == {"name": "bob", "budget": 5, "unit": "usd", "spent": spent, "admin": False, "revoked": None} | limits
 
 
-@pytest.mark.parametrize("words", [["list"], ["revoke", "alice"]])
+def test_the_limits_of_a_key_are_set_changed_and_taken_away(tmp_path):
+    def run(*words):
+        return CliRunner().invoke(cli, ["keys", *words, "--store", str(tmp_path / "g.db")])
+
+    def row():
+        (found,) = json.loads(run("list", "--format", "json").stdout)
+        return {name: found[name] for name in ("budget", "unit", "rpm", "expires", "models")}
+
+    none = {"budget": None, "unit": None, "rpm": None, "expires": None, "models": []}
+    assert run("add", "a", "--rpm", "60", "--models", "pets/*, gpt-4o").exit_code == 0
+    assert row() == none | {"rpm": 60, "models": ["pets/*", "gpt-4o"]}
+    changed = run("set", "a", "--budget", "20usd", "--expires", "2999-01-01T02:00+02:00")
+    words = "nothing spent, budget $20, 60 requests per minute, expires 2999-01-01T00:00:00+00:00, models pets/* gpt-4o"
+    assert changed.stdout == "" and changed.stderr.endswith(f"\t{words}\n")
+    assert run("list", "--format", "table").stdout.endswith(f"\t{words}\n")
+    assert run("set", "a", "--budget", "500", "--rpm", "none").exit_code == 0  # nothing is counted yet: any unit
+    assert row() == none | {"budget": 500, "unit": "traces", "expires": "2999-01-01T00:00:00+00:00"} | {
+        "models": ["pets/*", "gpt-4o"]
+    }
+    assert run("set", "a", "--budget", "none", "--expires", "none", "--models", "none").exit_code == 0
+    assert row() == none
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "nothing to change"),
+        (["--rpm", "0"], "from 1 to 1,000,000, or none"),
+        (["--rpm", "many"], "'many'"),
+        (["--expires", "soon"], "2027-01-01"),
+        (["--expires", "2001-01-01"], "is over"),
+        (["--models", "a,,b"], "commas"),
+        (["--budget", "16x"], "is a mean"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_and_changes_nothing(tmp_path, words, told):
+    store = ["--store", str(tmp_path / "g.db")]
+    CliRunner().invoke(cli, ["keys", "add", "a", *store])
+    before = CliRunner().invoke(cli, ["keys", "list", *store]).stdout
+    error = CliRunner().invoke(cli, ["keys", "set", "a", *words, *store]).exception
+    assert isinstance(error, PetsError) and told in str(error)
+    assert CliRunner().invoke(cli, ["keys", "list", *store]).stdout == before
+
+
+def test_who_is_not_there_or_revoked_has_no_limits_to_set(tmp_path):
+    store = ["--store", str(tmp_path / "g.db")]
+    CliRunner().invoke(cli, ["keys", "add", "a", *store])
+    CliRunner().invoke(cli, ["keys", "revoke", "a", *store])
+    for name in ("a", "b"):
+        error = CliRunner().invoke(cli, ["keys", "set", name, "--rpm", "5", *store]).exception
+        assert isinstance(error, InputError) and str(error) == f"there is no key {name!r} in use."
+
+
+@pytest.mark.parametrize("words", [["list"], ["revoke", "alice"], ["set", "alice", "--rpm", "5"]])
 def test_a_store_that_is_not_there_is_not_made(tmp_path, words):
     store = tmp_path / "typo.db"
     made = pets("keys", *words, "--store", store)

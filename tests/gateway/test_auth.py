@@ -6,12 +6,14 @@ import json
 import sqlite3
 from itertools import islice
 
+import openai
 import pytest
 
 from pets.errors import InputError
 from pets.gateway import Settings, build_gateway
-from pets.gateway.auth import KeyStore
+from pets.gateway.auth import ApiKey, KeyStore, RequestRates
 from pets.gateway.sqlite_backend import SQLiteBackend
+from pets.openai.errors import ApiError
 from pets.policies.online_grid import OnlineGrid
 from pets.store.store import open_database
 
@@ -181,3 +183,145 @@ def test_a_budget_in_another_unit_than_the_gateways_is_refused(tmp_path):
         assert reply.status_code == 403 and "in tokens, this gateway counts traces" in reply.json()["error"]["message"]
         assert gateway.ask(headers=bearer(keys.add("dora", budget=50, unit="traces"))).status_code == 200
         assert gateway.ask(headers=bearer(secret)).status_code == 401
+
+
+def sdk(gateway, secret):
+    return openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=secret, max_retries=0)
+
+
+def chat(client, model="pets/mock"):
+    return client.chat.completions.create(model=model, messages=[{"role": "user", "content": "easy"}])
+
+
+def test_a_key_s_rate_is_that_of_any_minute():
+    now, alice = [0.0], ApiKey("alice", rpm=2)
+    rates = RequestRates(clock=lambda: now[0])
+    rates.check(alice)
+    now[0] = 50
+    rates.check(alice)
+    now[0] = 59
+    with pytest.raises(ApiError, match="2 requests per minute") as refused:
+        rates.check(alice)
+    assert (refused.value.status, refused.value.retry_after) == (429, 1)
+    now[0] = 60
+    rates.check(alice)
+    now[0] = 61
+    with pytest.raises(ApiError) as refused:
+        rates.check(alice)
+    assert refused.value.retry_after == 49
+    with pytest.raises(ApiError) as refused:
+        rates.check(ApiKey("alice", rpm=1))  # it was made slower: both of the last minute count
+    assert refused.value.retry_after == 59
+    rates.check(ApiKey("bob", rpm=1))
+    rates.check(ApiKey("alice"))
+    rates.check(alice)
+
+
+def test_of_several_gateways_each_takes_its_share_of_a_rate():
+    rates, alice = RequestRates(clock=lambda: 0.0), ApiKey("alice", rpm=5)
+    rates.check(alice, gateways=2)
+    rates.check(alice, gateways=2)
+    with pytest.raises(ApiError, match="5 requests per minute, 2 of them to each of 2 gateways"):
+        rates.check(alice, gateways=2)
+
+
+def test_a_rate_is_changed_while_the_gateway_runs(tmp_path):
+    store = tmp_path / "g.db"
+    secret = add_key(store, "alice", rpm=1)
+    with run_gateway(store=store) as gateway, beside(store) as keys, sdk(gateway, secret) as client:
+        chat(client)
+        with pytest.raises(openai.RateLimitError, match="1 request per minute") as refused:
+            chat(client)
+        assert refused.value.code == "rate_limit_exceeded"
+        assert 0 < int(refused.value.response.headers["retry-after"]) <= 60
+        assert len(client.models.list().data) == 2  # which asks for nothing
+        keys.change("alice", {"rpm": 2})
+        chat(client, "mock")
+        keys.change("alice", {"rpm": None})
+        for _ in range(3):
+            chat(client)
+
+
+def test_a_key_that_expires_opens_nothing_and_says_so(tmp_path):
+    store = tmp_path / "g.db"
+    secret = add_key(store, "alice", expires=1e9)
+    with run_gateway(store=store) as gateway, beside(store) as keys, sdk(gateway, secret) as client:
+        for ask in (lambda: chat(client), client.models.list):
+            with pytest.raises(openai.AuthenticationError, match="expired at 2001-09-09 01:46 UTC") as refused:
+                ask()
+            assert refused.value.code == "expired_api_key"
+        assert gateway.client.get("/metrics", headers=bearer(secret)).status_code == 401
+        keys.change("alice", {"expires": 1e11})
+        chat(client)
+
+
+def test_a_key_asks_for_the_models_that_its_patterns_match(tmp_path):
+    store = tmp_path / "g.db"
+    secret = add_key(store, "alice", models=["pets/*", "other"])
+    with run_gateway(store=store) as gateway, beside(store) as keys, sdk(gateway, secret) as client:
+        chat(client)
+        assert [model.id for model in client.models.list()] == ["pets/mock"]
+        for ask in (lambda: chat(client, "mock"), lambda: client.models.retrieve("mock")):
+            with pytest.raises(openai.PermissionDeniedError, match="'mock', only for pets/\\*, other") as refused:
+                ask()
+            assert (refused.value.code, refused.value.param) == ("model_not_allowed", "model")
+        with pytest.raises(openai.BadRequestError, match="takes no field 'models'"):  # by which servers take others
+            keys.change("alice", {"models": ["mock"]})
+            client.chat.completions.create(
+                model="mock", messages=[{"role": "user", "content": "easy"}], extra_body={"models": ["dear"]}
+            )
+        keys.change("alice", {"models": []})
+        assert [model.id for model in client.models.list()] == ["pets/mock", "mock"]
+        chat(client, "mock")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "model", "allowed"),
+    [
+        ("pets/*", "pets/a/b", True),
+        ("pets/*", "Pets/a", False),
+        ("*-mini", "gpt-4o-mini", True),
+        ("*-mini", "gpt-4o-mini-2", False),
+        ("gpt-*-20*", "gpt-4o-2024", True),
+        ("a.b", "axb", False),
+        ("é*", "été", True),
+        ("*", "a\nb", True),
+        ("", "a", False),
+        ("a[b]", "a[b]", True),
+    ],
+)
+def test_a_star_is_any_text_and_nothing_else_is_special(pattern, model, allowed):
+    assert ApiKey("alice", models=(pattern,)).allows(model) is allowed
+
+
+def test_a_rate_beyond_reason_is_refused(tmp_path):
+    with pytest.raises(InputError, match="1,000,000"):
+        add_key(tmp_path / "g.db", "alice", rpm=10_000_000)
+
+
+def test_pages_of_an_allowed_origin_may_ask_and_read_and_others_may_not():
+    app = "https://app.example"
+    preflight = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    with run_gateway(settings=Settings(answer="choice", cors_origins=(app,))) as gateway:
+        asked = gateway.client.options("/v1/chat/completions", headers={"origin": app, **preflight})
+        assert asked.status_code == 200 and asked.headers["access-control-allow-origin"] == app
+        assert "authorization" in asked.headers["access-control-allow-headers"]
+        reply = gateway.ask(headers={"origin": app})
+        assert reply.status_code == 200 and reply.headers["access-control-allow-origin"] == app
+        wrong = gateway.ask(headers={"origin": app}, model="")
+        assert wrong.status_code == 400 and wrong.headers["access-control-allow-origin"] == app  # it may read why
+        other = {"origin": "https://evil.example"}
+        asked = gateway.client.options("/v1/chat/completions", headers=other | preflight)
+        assert asked.status_code == 400 and "access-control-allow-origin" not in asked.headers
+        assert gateway.ask(headers=other).status_code == 403
+    with run_gateway() as gateway:
+        reply = gateway.client.options("/v1/chat/completions", headers={"origin": app, **preflight})
+        assert "access-control-allow-origin" not in reply.headers
+
+
+def test_any_origin_is_welcome_with_keys_alone(tmp_path):
+    settings, origin = Settings(answer="choice", cors_origins=("*",)), {"origin": "https://app.example"}
+    with run_gateway(store=tmp_path / "g.db", settings=settings) as gateway, beside(tmp_path / "g.db") as keys:
+        assert gateway.ask(headers=origin).status_code == 403
+        reply = gateway.ask(headers=origin | bearer(keys.add("alice")))
+        assert reply.status_code == 200 and reply.headers["access-control-allow-origin"] == "*"

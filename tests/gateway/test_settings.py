@@ -10,3 +10,9 @@ from pets.gateway import Settings
 def test_settings_that_cannot_be_name_the_one(name, value):
     with pytest.raises(InputError, match=f"^{name} is .*got {value}\\.$"):
         Settings(**{name: value})
+
+
+@pytest.mark.parametrize("origin", ["app.example", "https://app.example/", "ftp://app.example", "https://", "null"])
+def test_an_origin_is_a_scheme_and_a_host(origin):
+    with pytest.raises(InputError, match="without a path"):
+        Settings(cors_origins=("http://localhost:3000", "*", origin))

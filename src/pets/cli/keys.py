@@ -8,20 +8,54 @@ from typing import Any
 
 import click
 
-from pets.cli._groups import option, verb_group
+from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import FORMAT, Format, print_rows
 from pets.cli._terminal import echo, say
 from pets.core.money import Currency, amount_words
 from pets.engine.budget import Amount, total_of
-from pets.errors import BudgetError, StateError
-from pets.gateway.auth import ApiKey, KeyStore, unit_shown
+from pets.errors import BudgetError, InputError, StateError
+from pets.gateway.auth import MAX_RPM, ApiKey, KeyStore, unit_shown
 from pets.store.database import is_shared, shown_location
 from pets.store.store import open_database
 
+NONE = "none"  # what takes a limit away
 EXAMPLES = {"traces": "500 for traces", "tokens": "2Mtok for tokens", "picodollars": "5usd for dollars"}
 
 
 STORE: Any = option("The gateway's file or URL, as given to pets serve.", required=True, metavar="FILE")
+
+
+@option_group("Limits")
+class KeyLimits:
+    """What a key is held to; "none" takes a limit away."""
+
+    budget: str | None = option(
+        "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd.",
+        metavar="AMOUNT",
+    )
+    rpm: str | None = option("How many requests per minute this key may send.", metavar="NUMBER")
+    expires: str | None = option(
+        "When the key ends, in UTC unless it says otherwise: 2027-01-01, or 2027-01-01T18:00+02:00.", metavar="TIME"
+    )
+    models: str | None = option(
+        "Which models the key may ask for, with commas between them; * is any text: 'pets/*,gpt-4o'.", metavar="NAMES"
+    )
+
+    def fields(self, key_store: KeyStore) -> dict[str, Any]:
+        """The fields of the key that were given, as its row is to have them."""
+        fields: dict[str, Any] = {}
+        if self.budget is not None:
+            fields |= dict.fromkeys(("budget", "unit")) if self.budget == NONE else _budget(self.budget, key_store)
+        if self.rpm is not None:
+            fields["rpm"] = None if self.rpm == NONE else _rpm(self.rpm)
+        if self.expires is not None:
+            fields["expires"] = None if self.expires == NONE else _end(self.expires, key_store.clock())
+        if self.models is not None:
+            names = [] if self.models == NONE else [name.strip() for name in self.models.split(",")]
+            if not all(names):
+                raise InputError(f"--models are names with commas between them, or none for all; got {self.models!r}.")
+            fields["models"] = names
+        return fields
 
 
 @verb_group()
@@ -33,33 +67,42 @@ def keys() -> None:
 @click.argument("name")
 def add(
     name: str,
+    limits: KeyLimits,
     store: str = STORE,
-    budget: str | None = option(
-        "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd.",
-        metavar="AMOUNT",
-    ),
     admin: bool = option("Let the key see everybody's questions on the dashboard.", False),
 ) -> None:
     """Make a key for NAME and show it, this once: the store keeps its hash alone."""
-    amount, unit = (None, None) if budget is None else _parse_budget(budget)
     is_new = not _exists(store)
     with _keys(store, create=True) as key_store:
-        counts = key_store.last_unit()
-        if unit is not None and counts not in (None, unit):
-            words = f"--budget {budget} is in {unit_shown(unit)}, this gateway counts {unit_shown(counts)}."
-            raise BudgetError(f"{words} Write {EXAMPLES[str(counts)]}.")
-        secret = key_store.add(name, amount, admin, unit)
+        secret = key_store.add(name, admin=admin, **limits.fields(key_store))
     if is_new:
         name = shown_location(store)
         say(f'"{name}" is a new store. The key opens the gateway that is started with --store {name}.')
     echo(secret)
 
 
+@keys.verb("set")
+@click.argument("name")
+def set_limits(name: str, limits: KeyLimits, store: str = STORE) -> None:
+    """Change what NAME's key is held to, from the next request on.
+
+    \b
+    pets keys set alice --budget 20usd --rpm 60 --store gateway.db
+    pets keys set alice --rpm none --store gateway.db                 no such limit any more
+    """
+    with _keys(store) as key_store:
+        if not (fields := limits.fields(key_store)):
+            raise InputError("nothing to change: name --budget, --rpm, --expires or --models.")
+        key_store.change(name, fields)
+        (row,) = (_row(key_store, *row) for row in key_store.all() if row[0].name == name)
+    say(_line(row))
+
+
 @keys.verb("list")
 def list_keys(store: str = STORE, form: Format | None = FORMAT) -> None:
     """List the names of the keys, what each has spent, and of which budget."""
     with _keys(store) as key_store:
-        rows = [_facts(*row, key_store.spent(row[0].name)) for row in key_store.all()]
+        rows = [_row(key_store, *row) for row in key_store.all()]
 
     def print_people() -> None:
         for row in rows:
@@ -68,8 +111,9 @@ def list_keys(store: str = STORE, form: Format | None = FORMAT) -> None:
     print_rows(rows, form, print_people)
 
 
-def _facts(key: ApiKey, created: float, revoked: float | None, spent: Mapping[str, int]) -> dict[str, Any]:
+def _row(key_store: KeyStore, key: ApiKey, created: float, revoked: float | None) -> dict[str, Any]:
     """What is known of a key; amounts as people know them, what it has spent by unit."""
+    spent = key_store.spent(key.name)
     budget, unit = Currency(key.unit or next(iter(spent), "units")).shown(key.budget or 0)
     return {
         "name": key.name,
@@ -77,6 +121,9 @@ def _facts(key: ApiKey, created: float, revoked: float | None, spent: Mapping[st
         "budget": None if key.budget is None else budget,
         "unit": None if key.budget is None else unit,
         "spent": {name: amount for amount, name in (Currency(unit).shown(amount) for unit, amount in spent.items())},
+        "rpm": key.rpm,
+        "expires": None if key.expires is None else _time(key.expires),
+        "models": list(key.models),
         "admin": key.admin,
         "revoked": None if revoked is None else _time(revoked),
     }
@@ -87,6 +134,12 @@ def _line(row: Mapping[str, Any]) -> str:
     notes = [f"spent {' and '.join(amounts)}" if amounts else "nothing spent"]
     if row["budget"] is not None:
         notes.append(f"budget {amount_words(row['budget'], row['unit'])}")
+    if row["rpm"] is not None:
+        notes.append(f"{row['rpm']} requests per minute")
+    if row["expires"] is not None:
+        notes.append(f"expires {row['expires']}")
+    if row["models"]:
+        notes.append(f"models {' '.join(row['models'])}")
     notes += ["admin"] * row["admin"] + ["revoked"] * (row["revoked"] is not None)
     return "\t".join([row["name"], row["created"][:10], ", ".join(notes)])
 
@@ -104,12 +157,34 @@ def revoke(name: str, store: str = STORE) -> None:
     say(f"The key of {name} is revoked.")
 
 
-def _parse_budget(text: str) -> tuple[int, str]:
-    """The amount in the ledger's smallest unit, and that unit."""
+def _budget(text: str, key_store: KeyStore) -> dict[str, Any]:
+    """The amount in the ledger's smallest unit, and that unit, which is the gateway's."""
     amount = Amount.parse(text)
     if amount.unit == "mean":
         raise BudgetError(f"{text!r} is a mean; a key's budget is a total: 500 (traces), 2Mtok or 5usd.")
-    return total_of(amount, 0), amount.ledger_unit
+    unit, counts = amount.ledger_unit, key_store.last_unit()
+    if counts not in (None, unit):
+        words = f"--budget {text} is in {unit_shown(unit)}, this gateway counts {unit_shown(counts)}."
+        raise BudgetError(f"{words} Write {EXAMPLES[str(counts)]}.")
+    return {"budget": total_of(amount, 0), "unit": unit}
+
+
+def _rpm(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= MAX_RPM):
+        raise InputError(f"--rpm is a whole number from 1 to {MAX_RPM:,}, or none; got {text!r}.")
+    return int(text)
+
+
+def _end(text: str, now: float) -> float:
+    """When a key expires, in seconds since 1970."""
+    try:
+        time = datetime.fromisoformat(text)
+        end = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise InputError(f"--expires is a day or a time, as 2027-01-01, or none; got {text!r}.") from None
+    if end <= now:
+        raise InputError(f"--expires {text} is over. Name a time to come; `pets keys revoke` ends a key now.")
+    return end
 
 
 @contextmanager

@@ -180,6 +180,13 @@ class GatewayOptions:
         (),
         metavar="NAME",
     )
+    cors_origin: tuple[str, ...] = option(
+        "An origin whose pages may ask from a browser, such as https://app.example; may be repeated. '*' is any, for a "
+        "gateway with keys.",
+        (),
+        metavar="ORIGIN",
+        rare=True,
+    )
     store: str | None = option(
         "The file that remembers spend and keys, or the URL of a PostgreSQL, which gateways share; without one, "
         "nothing is remembered.",
@@ -294,6 +301,7 @@ def _settings(
         queue=requests.open_questions,
         passthrough=requests.passthrough,
         allow_hosts=gateway.allow_host,
+        cors_origins=gateway.cors_origin,
         allow_fields=requests.allow_field,
         limits=Limits(body=requests.max_body, max_tokens=requests.max_tokens, n=requests.max_n),
     )

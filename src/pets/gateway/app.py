@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -55,6 +56,7 @@ GRACE_S = 30  # that open requests get when the gateway stops
 KEEP_ALIVE_S = 75
 SPARE_CONNECTIONS = 256  # beside two for each question that may be open: pages, metrics, idle ones
 SPARE_FILES = 64
+EXPOSED_HEADERS = ("retry-after", "x-should-retry", "x-request-id")  # that pages of other origins may read
 PROBE_PATHS = ("/healthz", "/readyz")  # which say nothing of anybody, to whoever asks
 
 
@@ -193,21 +195,31 @@ def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD
             await state.close()
 
     handlers = dict.fromkeys((HTTPException, ApiError, SamplerError), _error_response)
-    guard = Middleware(_SiteGuard, keys=state.keys, hosts=frozenset({host, *state.settings.allow_hosts}))
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=[guard])
+    origins, hosts = state.settings.cors_origins, frozenset({host, *state.settings.allow_hosts})
+    middleware = [Middleware(_SiteGuard, keys=state.keys, hosts=hosts, origins=origins)]
+    if origins:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            expose_headers=EXPOSED_HEADERS,
+        )
+        middleware.insert(0, cors)
+    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=middleware)
 
 
 class _SiteGuard:
     """Refuses requests of foreign sites as long as there are no keys."""
 
-    def __init__(self, app: ASGIApp, keys: KeyStore, hosts: Collection[str]) -> None:
-        self._app, self._keys = app, keys
+    def __init__(self, app: ASGIApp, keys: KeyStore, hosts: Collection[str], origins: Collection[str]) -> None:
+        self._app, self._keys, self._origins = app, keys, origins
         self._hosts = {name.lower().rstrip(".") for name in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in PROBE_PATHS:
             try:
-                refuse_foreign_site(scope["method"], Headers(scope=scope), self._hosts)
+                refuse_foreign_site(scope["method"], Headers(scope=scope), self._hosts, self._origins)
             except ApiError as error:
                 if self._open_to_all():
                     await (await _error_response(Request(scope), error))(scope, receive, send)

@@ -5,21 +5,28 @@ A key has 256 random bits, so one round of SHA-256 hides it.
 
 import hashlib
 import ipaddress
+import json
 import secrets
 import time
 from base64 import b64decode
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
 from urllib.parse import urlsplit
 
 from pets.errors import InputError, StateError
 from pets.openai.errors import ApiError
-from pets.patterns import Pattern
+from pets.patterns import Pattern, escape
 from pets.store.database import Database
 
 KEY_NAME = Pattern(r"[A-Za-z0-9._-]{1,64}")
 KEY_PREFIX = "pets-"
-COLUMNS = "name, budget, admin, unit"  # of a key, as it is made from its row
+COLUMNS = "name, budget, admin, unit, rpm, expires, models"  # of a key, as it is made from its row
+MAX_RPM = 1_000_000
+MINUTE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +34,40 @@ class ApiKey:
     """Who sends a request: ``budget`` is this key's own; an ``admin`` sees all questions.
 
     The budget is in the smallest part of ``unit`` (traces, tokens, picodollars); without one, in the ledger's unit.
+    The key may send ``rpm`` requests per minute until it ``expires``, to models that match one of the patterns of
+    ``models``; without any, to all.
     """
 
     name: str
     budget: int | None = None
     admin: bool = False
     unit: str | None = None
+    rpm: int | None = None
+    expires: float | None = None
+    models: tuple[str, ...] = ()
 
     def is_in(self, unit: str) -> bool:
         """Whether a ledger in this unit can hold the key to its budget."""
         return self.budget is None or self.unit in (None, unit)
+
+    def allows(self, model: str) -> bool:
+        """Whether the key may ask for a model of this name, with the prefix of voted ones.
+
+        >>> ApiKey("alice", models=("pets/*", "gpt-4o")).allows("pets/gpt-4"), ApiKey("bob").allows("gpt-4")
+        (True, True)
+        """
+        return not self.models or any(_glob(pattern).fullmatch(model) for pattern in self.models)
+
+    def check_model(self, model: str) -> None:
+        """``ApiError`` where the key may not ask for this model."""
+        if not self.allows(model):
+            words = f"This key may not ask for the model {model[:100]!r}, only for {', '.join(self.models)}."
+            raise ApiError(words, status=403, param="model", code="model_not_allowed")
+
+
+@lru_cache(maxsize=1024)
+def _glob(pattern: str) -> Pattern:
+    return Pattern("(?s)" + ".*".join(map(escape, pattern.split("*"))))
 
 
 def unit_shown(unit: str | None) -> str:
@@ -59,11 +90,11 @@ class KeyStore:
     'anybody'
     >>> secret = keys.add("alice", budget=500)
     >>> keys.find(secret), keys.find("pets-guess")
-    (ApiKey(name='alice', budget=500, admin=False, unit=None), None)
+    (ApiKey(name='alice', budget=500, admin=False, unit=None, rpm=None, expires=None, models=()), None)
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        self._database, self._clock = database, clock
+        self._database, self.clock = database, clock
         self.several = False
         """Whether other keys are in use beside the one that was found last."""
 
@@ -119,27 +150,41 @@ class KeyStore:
                     f"{unit_shown(unit)}. Start it with a --budget (or --price) in that unit, or revoke the key."
                 )
 
-    def add(self, name: str, budget: int | None = None, admin: bool = False, unit: str | None = None) -> str:
-        """Create a key and return its secret, which is not stored."""
+    def add(
+        self, name: str, budget: int | None = None, admin: bool = False, unit: str | None = None, **limits: Any
+    ) -> str:
+        """Create a key and return its secret, which is not stored; ``limits`` are further fields of the key."""
         if not KEY_NAME.fullmatch(name):
             raise InputError(f"{name!r} is no name for a key; take up to 64 letters, digits, dots and dashes.")
-        if budget is not None and budget < 0:
-            raise InputError(f"a key's budget is 0 or more; got {budget}.")
+        row = _row({"budget": budget, "unit": unit, **limits})
         if self._database.one("SELECT 1 FROM api_keys WHERE name = ?", name) is not None:
             raise InputError(f"there is a key {name!r} already; take another name.")
         secret = KEY_PREFIX + secrets.token_urlsafe(32)
         with self._database.transaction() as transaction:
             transaction.execute(
-                "INSERT INTO api_keys (name, hash, created, budget, admin, unit) VALUES (?, ?, ?, ?, ?, ?)",
-                (name, _hash(secret), self._clock(), budget, int(admin), unit),
+                f"INSERT INTO api_keys (name, hash, created, admin, {', '.join(row)}) "
+                f"VALUES (?, ?, ?, ?{', ?' * len(row)})",
+                (name, _hash(secret), self.clock(), int(admin), *row.values()),
             )
         return secret
+
+    def change(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Give fields of a key other values from the next request on; None, or no models, takes a limit away."""
+        row = _row(changes)
+        with self._database.transaction() as transaction:
+            changed = transaction.execute(
+                f"UPDATE api_keys SET {', '.join(f'{column} = ?' for column in row)} "
+                "WHERE name = ? AND revoked IS NULL",
+                (*row.values(), name),
+            ).rowcount
+        if not changed:
+            raise InputError(f"there is no key {name!r} in use.")
 
     def revoke(self, name: str) -> None:
         """Refuse this key from the next request on."""
         with self._database.transaction() as transaction:
             changed = transaction.execute(
-                "UPDATE api_keys SET revoked = ? WHERE name = ? AND revoked IS NULL", (self._clock(), name)
+                "UPDATE api_keys SET revoked = ? WHERE name = ? AND revoked IS NULL", (self.clock(), name)
             ).rowcount
         if not changed:
             raise InputError(f"there is no key {name!r} in use.")
@@ -192,14 +237,56 @@ def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = 
     if key is None:
         words = "Incorrect API key provided." if secret else "A key is needed: send Authorization: Bearer KEY."
         raise ApiError(words, status=401, code="invalid_api_key")
+    if key.expires is not None and keys.clock() >= key.expires:
+        words = f"This key expired at {utc_words(key.expires)}. Ask the operator of this gateway for another end."
+        raise ApiError(words, status=401, code="expired_api_key")
     return key
 
 
-def refuse_foreign_site(method: str, headers: Mapping[str, str], hosts: Collection[str]) -> None:
+def utc_words(seconds: float) -> str:
+    """
+    >>> utc_words(0)
+    '1970-01-01 00:00 UTC'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+class RequestRates:
+    """Lets each key send its ``rpm`` in any minute, of which each of several gateways takes its share."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._sent: dict[str, deque[float]] = {}  # when each key's requests of the last minute came
+
+    def check(self, key: ApiKey, gateways: int = 1) -> None:
+        """Count a request, or refuse it with 429 until one of the last minute is a minute old."""
+        if key.rpm is None:
+            self._sent.pop(key.name, None)
+            return
+        now, sent = self._clock(), self._sent.setdefault(key.name, deque())
+        while sent and sent[0] <= now - MINUTE_S:
+            sent.popleft()
+        most = max(1, key.rpm // gateways)
+        if len(sent) >= most:
+            share = f", {most} of them to each of {gateways} gateways" if gateways > 1 else ""
+            raise ApiError(
+                f"This key may send {key.rpm} request{'s' * (key.rpm > 1)} per minute{share}.",
+                status=429,
+                code="rate_limit_exceeded",
+                retry_after=sent[len(sent) - most] + MINUTE_S - now,
+                should_retry=True,
+            )
+        sent.append(now)
+
+
+def refuse_foreign_site(
+    method: str, headers: Mapping[str, str], hosts: Collection[str], origins: Collection[str] = ()
+) -> None:
     """Refuse what a page of another site can make a browser send to a gateway without keys, with an :class:`ApiError`.
 
     A name that is neither this machine's nor one of ``hosts`` may be another site's that points here for now (DNS
-    rebinding); an address cannot be. A page sends its ``Origin``, and no JSON without being asked for it first.
+    rebinding); an address cannot be. A page sends its ``Origin``, and no JSON without being asked for it first;
+    pages of ``origins`` are welcome.
 
     >>> refuse_foreign_site("GET", {"host": "localhost:8080", "origin": "http://localhost:3000"}, ())
     >>> refuse_foreign_site("GET", {"host": "evil.example"}, ())
@@ -212,8 +299,9 @@ def refuse_foreign_site(method: str, headers: Mapping[str, str], hosts: Collecti
         words = f"The host {name[:100]!r} is not this gateway's. Start it with --allow-host, or add keys."
         raise ApiError(words, status=403, code="foreign_host")
     origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != host and not _is_own(_host_name(origin), hosts):
-        words = f"The page's origin {origin[:100]!r} is not this gateway's. Start it with --allow-host, or add keys."
+    own = origin is None or origin in origins or origin.partition("://")[2] == host
+    if origin is not None and not own and not _is_own(_host_name(origin), hosts):
+        words = f"The page's origin {origin[:100]!r} is not this gateway's. Start it with --cors-origin, or add keys."
         raise ApiError(words, status=403, code="foreign_origin")
     if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ApiError("The content-type of a request is application/json.", status=415)
@@ -245,8 +333,19 @@ def _password(credentials: str) -> str | None:
         return None
 
 
-def _key(name: str, budget: int | None, admin: int, unit: str | None) -> ApiKey:
-    return ApiKey(name, budget, bool(admin), unit)
+def _key(name: str, budget: int | None, admin: int, unit: str | None, *limits: Any) -> ApiKey:
+    rpm, expires, models = limits
+    return ApiKey(name, budget, bool(admin), unit, rpm, expires, tuple(json.loads(models or "[]")))
+
+
+def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a key as its row has them."""
+    budget, rpm, models = (fields.get(name) for name in ("budget", "rpm", "models"))
+    if budget is not None and budget < 0:
+        raise InputError(f"a key's budget is 0 or more; got {budget}.")
+    if rpm is not None and not 1 <= rpm <= MAX_RPM:
+        raise InputError(f"a key sends 1 to {MAX_RPM:,} requests per minute; got {rpm}.")
+    return {**fields, "models": json.dumps(models) if models else None} if "models" in fields else dict(fields)
 
 
 def _hash(secret: str) -> str:

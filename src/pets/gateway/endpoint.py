@@ -65,6 +65,7 @@ class ApiEndpoint:
         request = parse_request(self._path, body, exchange.headers, self._state.settings)
         voted = request.options is not None
         attributes |= {"path": self._path, "model": request.model, "voted": voted, "stream": request.stream}
+        key.check_model(request.fields["model"])
         await self._state.upstream.check(request.model, voted=voted)
         if request.options is None:
             await self._pass_through.answer(exchange, request, key, attributes["id"])
@@ -78,6 +79,8 @@ class ApiEndpoint:
         if not key.is_in(unit):  # it was added while the gateway runs
             words = f"This key's budget is in {unit_shown(key.unit)}, this gateway counts {unit_shown(unit)}."
             raise ApiError(words, status=403, code="wrong_unit")
+        _, gateways = self._state.ledger.replica or ("", 1)
+        self._state.rates.check(key, gateways)
         return key
 
     async def _refuse(self, exchange: Exchange, error: ApiError, attributes: dict[str, Any]) -> None:

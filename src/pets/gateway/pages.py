@@ -118,17 +118,19 @@ class Pages:
         return self._dashboard.history(key, query.get("span", "hour"), query.get("key"))
 
     async def models(self, request: Request) -> Response:
-        """The server's models, each also with the prefix that makes it vote."""
-        self._authenticate(request)
+        """The server's models that the key may ask for, each also with the prefix that makes it vote."""
+        key = self._authenticate(request)
         models = await self._state.upstream.models()
         settings, voting = self._state.settings, self._state.upstream.voting(models)
         voted = [{**model, "id": settings.prefix + model["id"], "owned_by": "pets"} for model in voting]
-        return JSONResponse({"object": "list", "data": voted + (models if settings.passthrough else [])})
+        served = voted + (models if settings.passthrough else [])
+        return JSONResponse({"object": "list", "data": [model for model in served if key.allows(model["id"])]})
 
     async def model(self, request: Request) -> Response:
         """One model by name."""
-        self._authenticate(request)
+        key = self._authenticate(request)
         name, prefix = request.path_params["model"], self._state.settings.prefix
+        key.check_model(name)
         models = await self._state.upstream.models()
         for model in self._state.upstream.voting(models) if name.startswith(prefix) else models:
             if model["id"] == name.removeprefix(prefix):

@@ -55,7 +55,7 @@ class PassThrough:
             await self._forward(exchange, request, _serialized(request.fields), headers, None)
             return
         priced = not ledger.currency.counts_traces
-        restricted = priced or ledger.limited or key.budget is not None
+        restricted = priced or ledger.limited or key.budget is not None or bool(key.models)
         request.check_cost(restricted=restricted, priced=priced, allowed=state.settings.allow_fields)
         max_tokens = state.token_limit(request)
         fields = request.sent_fields(max_tokens) if priced else request.fields

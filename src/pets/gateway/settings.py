@@ -26,9 +26,10 @@ class Settings:
     refused with 503). A trace is given up after ``tries``. ``rpm`` and ``tpm`` are the requests and tokens per minute
     that each upstream server takes. ``exhausted`` says what a request gets when the budget is used up: ``refuse`` is
     a 429, ``single`` one trace without a vote, which is not counted against the budget. Without keys, requests name
-    this machine or one of ``allow_hosts`` as their host. ``allow_fields`` are fields of requests, and types of tools,
-    that are sent on under a budget though the gateway does not know what they cost. ``texts`` keeps the latest
-    questions and their traces in memory, for the dashboard.
+    this machine or one of ``allow_hosts`` as their host. Pages of ``cors_origins`` may ask and read
+    replies. ``allow_fields`` are fields of requests, and types of tools, that are sent on under a budget though the
+    gateway does not know what they cost. ``texts`` keeps the latest questions and their traces in memory, for the
+    dashboard.
     """
 
     prefix: str = "pets/"
@@ -44,6 +45,7 @@ class Settings:
     passthrough: bool = True
     exhausted: Literal["refuse", "single"] = "refuse"
     allow_hosts: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
     allow_fields: tuple[str, ...] = ()
     texts: bool = True
     limits: Limits = field(default_factory=Limits)
@@ -55,5 +57,9 @@ class Settings:
         for name in ("timeout", "keepalive"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} is a number of seconds, more than 0; got {getattr(self, name)}.")
+        for origin in self.cors_origins:
+            scheme, _, host = origin.partition("://")
+            if origin != "*" and (scheme not in ("http", "https") or not host or "/" in host):
+                raise InputError(f"{origin!r} is no origin of pages; write https://app.example, without a path.")
         if not self.prefix:
             raise InputError("the prefix tells voted models from plain ones and is not empty; pets/ is usual.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pets.engine.driver import Driver
 from pets.engine.places import Places
 from pets.engine.submissions import Submissions
-from pets.gateway.auth import ApiKey, KeyStore
+from pets.gateway.auth import ApiKey, KeyStore, RequestRates
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics
 from pets.gateway.recent_questions import RecentQuestions
@@ -37,6 +37,7 @@ class GatewayState:
         recent = RecentQuestions(texts=self.settings.texts)
         self.metrics = Metrics(self.submissions, self.ledger, self.drift, recent)
         self.least_traces = max(1, self.driver.allocator.policy.warmup)  # of a vote, where its request allows them
+        self.rates = RequestRates()
         self.questions = Places(self.settings.queue, lambda: self.keys.several)
 
     def check_running(self) -> None:

@@ -188,4 +188,10 @@ MIGRATIONS: tuple[Step, ...] = (
     "ALTER TABLE traces ADD COLUMN soft TEXT",
     _costs_of_traces,
     _specs_of_runs,
+    # What else a key is held to: requests per minute, an end, and patterns of models (a JSON list).
+    """
+    ALTER TABLE api_keys ADD COLUMN rpm INTEGER;
+    ALTER TABLE api_keys ADD COLUMN expires REAL;
+    ALTER TABLE api_keys ADD COLUMN models TEXT
+    """,
 )
