@@ -5,6 +5,7 @@ import json
 import sqlite3
 from collections import Counter
 
+import pyarrow
 import pytest
 
 import pets
@@ -204,6 +205,16 @@ def test_a_recording_is_a_file_that_the_same_call_goes_on_with(folder, capsys):
     assert pets.record("mine.jsonl", sampler=sampler, traces=3) == pool and sampler.requests == 0
     with pytest.raises(PoolError, match="this recording has 4"):
         pets.record("mine.jsonl", sampler=sampler, traces=4)
+
+
+def test_a_table_is_a_set_of_questions_and_a_pool(recorded):
+    table = pyarrow.table({"question": ["2 + 2?", "2 + 3?"], "gold": ["4", None], "answer_type": ["number"] * 2})
+    solution = pets.solve(table, sampler=says("4"), budget="2x", store=None, progress=False)
+    assert [(answer.answer, answer.gold) for answer in solution.answers] == [("4", "4"), ("4", None)]
+    answers = asyncio.run(gathered(table, sampler=says("4"), budget="4x"))
+    assert sorted(answer.id for answer in answers) == ["1", "2"]
+    pool = pyarrow.Table.from_pylist(rows_of(recorded))
+    assert pets.replay(pool, "uniform", repetitions=1)[0].questions == 24
 
 
 def test_a_recording_says_what_it_does_not_take(folder):

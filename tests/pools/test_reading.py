@@ -12,7 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.errors import InputError, PetsError, PoolError
-from pets.pools import Pool, PooledQuestion, check_pool, load, pool_files, read_pool, read_pools, summarize, write_pool
+from pets.pools import (
+    Pool,
+    PooledQuestion,
+    check_pool,
+    load,
+    pool_files,
+    pools_of,
+    read_pool,
+    read_pools,
+    summarize,
+    write_pool,
+)
 
 from .conftest import FORMATS, GOOD, lines
 
@@ -312,3 +323,15 @@ def test_how_much_a_file_may_unpack_to_can_be_said(tmp_path, suffix):
     assert len(read_pool(path).questions) == 50
     with pytest.raises(PoolError, match="unpacks to over 100 bytes"):
         read_pool(path, max_unpacked_bytes=100)
+
+
+def test_pools_are_taken_as_users_have_them(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"id": "q1", "answers": ["4"]}\n')
+    (tmp_path / "b.jsonl").write_text('{"id": "q1", "answers": ["5"]}\n')
+    record = {"id": "q1", "answers": ["6"]}
+    assert [pool.name for pool in pools_of(tmp_path)] == ["a", "b"]
+    assert [pool.name for pool in pools_of([tmp_path / "b.jsonl", [record]])] == ["b", "pool"]
+    assert pools_of(pools_of([record])[0])[0].questions[0].answers == ("6",)
+    for wrong in (None, 5, [], [5], {"id": "q1"}):
+        with pytest.raises(InputError, match="is no pool; expected a file, a folder, a Pool, a table"):
+            pools_of(wrong)

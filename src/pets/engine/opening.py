@@ -29,9 +29,9 @@ from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
 from pets.samplers import Prompt
 from pets.store import Run, RunRecord, Store
-from pets.tabular.reading import table_records
+from pets.tabular.reading import Table, table_records
 
-Questions = str | Path | QuestionSet | Iterable[str | Problem | Mapping[str, Any]]
+Questions = str | Path | QuestionSet | Table | Iterable[str | Problem | Mapping[str, Any]]
 Origin = Literal["new", "unfinished", "finished"]
 
 
@@ -174,11 +174,13 @@ def question_set_of(questions: Questions) -> QuestionSet:
     return QuestionSet("questions", problems)
 
 
-def _rows(questions: Iterable[str | Problem | Mapping[str, Any]]) -> Iterable[str | Problem | Mapping[str, Any]]:
+def _rows(
+    questions: Table | Iterable[str | Problem | Mapping[str, Any]],
+) -> Iterable[str | Problem | Mapping[str, Any]]:
     """The rows of a table, without what is missing in them; whatever else is given as it is."""
     records = table_records(questions)
     if records is None:
-        return questions
+        return questions if isinstance(questions, Iterable) else ()
     return [{name: value for name, value in record.items() if value is not None} for record in records]
 
 

@@ -13,7 +13,7 @@ from pets.errors import InputError, PoolError
 from pets.patterns import Pattern
 from pets.pools.formats import frame_rows, inspect_rows, pool_records, renamed, zipped_samples
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion
-from pets.tabular.reading import REPAIR, FileRow, as_json, listed, parse_json, read_rows
+from pets.tabular.reading import REPAIR, FileRow, Table, as_json, listed, parse_json, read_rows
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
 """What a pool is written as, and what stands for one in a folder."""
@@ -139,7 +139,7 @@ def pools_of(pools: Any) -> list[Pool]:
     if isinstance(pools, str | os.PathLike):
         return read_pools([pools])
     listed_pools = pools if isinstance(pools, list | tuple) else []
-    if hasattr(pools, "columns") or (listed_pools and isinstance(listed_pools[0], Mapping)):
+    if isinstance(pools, Table) or (listed_pools and isinstance(listed_pools[0], Mapping)):
         return [from_frame(pools, "pool")]
     if not listed_pools:
         raise InputError(

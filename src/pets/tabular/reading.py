@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol, runtime_checkable
 
 from pets._extras import require
 from pets.errors import InputError, PetsError
@@ -182,6 +182,15 @@ def listed(value: Any) -> Any:
         parsed, problem = parse_json(value.encode(errors="replace"))
         return value if problem else parsed
     return value
+
+
+@runtime_checkable
+class Table(Protocol):
+    """A table of pandas, polars or pyarrow, which only its user imports."""
+
+    @property
+    def columns(self) -> Any:
+        """Its columns, or their names."""
 
 
 def table_records(table: Any) -> list[Record] | None:
