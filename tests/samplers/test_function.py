@@ -1,6 +1,7 @@
 """A Python function as a sampler."""
 
 import asyncio
+import threading
 from functools import partial
 
 import pytest
@@ -11,6 +12,7 @@ from pets.samplers.function import FunctionSampler
 
 from ..engine.conftest import asked, solve
 
+PATIENCE_S = 60
 ADDITION = Prompt("2 + 2 =")
 
 
@@ -56,6 +58,16 @@ def test_traces_of_one_request_overlap():
         return await FunctionSampler(meet).sample(Prompt("?"), 2, 0, Sampling())
 
     assert [trace.text for trace in asyncio.run(run())] == ["met", "met"]
+
+
+def test_calls_of_a_plain_function_overlap_however_few_cores_there_are():
+    together = threading.Barrier(48)
+
+    def meet(text):
+        together.wait(PATIENCE_S)
+        return "met"
+
+    assert draw(meet, n=48) == ["met"] * 48
 
 
 def test_what_is_no_text_is_refused():

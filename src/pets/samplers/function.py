@@ -3,11 +3,13 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from pets.errors import InputError
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
 
+THREADS = 64  # as many as traces are in flight, where nobody says otherwise: most functions wait for a server
 SamplerFunction = Callable[[str], str | Awaitable[str]]
 
 
@@ -26,6 +28,7 @@ class FunctionSampler(Sampler):
 
     def __init__(self, function: SamplerFunction) -> None:
         self._function = function
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pets-sampler")
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`."""
@@ -37,8 +40,12 @@ class FunctionSampler(Sampler):
         if inspect.iscoroutinefunction(self._function):
             reply = await self._function(text)
         else:
-            reply = await asyncio.to_thread(self._function, text)
+            reply = await asyncio.get_running_loop().run_in_executor(self._threads, self._function, text)
             reply = await reply if inspect.isawaitable(reply) else reply
         if not isinstance(reply, str):
             raise InputError(f"the sampler's function gave {reply!r}; expected the text of a trace.")
         return Completion(reply, "stop", None)
+
+    async def close(self) -> None:
+        """As :meth:`Sampler.close`; calls that are under way end by themselves."""
+        self._threads.shutdown(wait=False)
