@@ -49,6 +49,7 @@ class Prompt:
     body: Mapping[str, Any] | None = field(default=None, hash=False)
     bare: bool = field(default=False, compare=False, repr=False)  # a question's text alone: see Prompt.question
     sender: str = field(default="", compare=False, repr=False)
+    instruction: str = field(default="", compare=False, repr=False)  # that stands under the question's own words
 
     def __post_init__(self) -> None:
         if not self.content:
@@ -82,7 +83,21 @@ class Prompt:
         if not (self.bare and instruction):
             return self
         *others, last = (message for message in self.content if isinstance(message, Message))
-        return type(self)((*others, Message(last.role, f"{last.content}\n\n{instruction}")))
+        content = (*others, Message(last.role, f"{last.content}\n\n{instruction}"))
+        return type(self)(content, instruction=instruction)
+
+    @property
+    def own(self) -> Self:
+        """The question's own words, without the instruction under them.
+
+        >>> Prompt.question("2 + 2?").instructed("Be brief.").own == Prompt.question("2 + 2?")
+        True
+        """
+        if not self.instruction:
+            return self
+        *others, last = (message for message in self.content if isinstance(message, Message))
+        words = last.content.removesuffix(f"\n\n{self.instruction}")
+        return type(self)((*others, Message(last.role, words)), bare=True)
 
     @classmethod
     def of_body(cls, body: Mapping[str, Any], sender: str = "") -> Self:
@@ -246,6 +261,7 @@ class Completion:
     surplus: int = 0
     model: int = 0
     currency: Currency | None = None
+    reused_from: int | None = None  # the run that paid for it, where that was another
 
     @property
     def usage(self) -> Usage:

@@ -186,7 +186,9 @@ def test_ctrl_c_keeps_what_is_in_flight_and_the_same_command_goes_on_and_pays_no
     assert again.exit_code == 0 and mock.stats.traces == 200
     assert "and is finished: its answers again, nothing is paid; --new starts anew" in again.stderr
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 10
-    assert "`pets resume 1 --budget +AMOUNT` gives it more" in refused(*words[:4], "--model", "mock", "--budget", "21x")
+    more = pets(*words[:4], "--model", "mock", "--budget", "21x")
+    assert "runs.db holds 200 traces of 10 of these 10 questions; at most 200 traces more to pay." in more.stderr
+    assert "reused from run 1" in more.stderr and 210 <= mock.stats.traces < 260
 
 
 def test_fewer_answers_are_written_beside_a_compressed_file_that_holds_more(questions, serve, tmp_path):
@@ -215,11 +217,11 @@ def test_fewer_answers_are_written_beside_a_file_that_holds_more(questions, serv
 def test_another_seed_model_or_a_word_of_the_user_makes_another_run(questions, serve):
     mock, at = serve()
     ask = ("solve", questions, *at, "--budget", "1x")
-    paid = {(): 10, ("--seed", 1): 20, ("--answer", "text"): 30, ("--new",): 40, ("--rpm", 9999): 40}
+    paid = {(): 10, ("--seed", 1): 20, ("--answer", "text"): 20, ("--new",): 30, ("--rpm", 9999): 30}
     for others, traces in paid.items():
         assert pets(*ask, *others).exit_code == 0
         assert mock.stats.traces == traces
-    assert pets(*ask, "--store", "none").exit_code == 0 and mock.stats.traces == 50
+    assert pets(*ask, "--store", "none").exit_code == 0 and mock.stats.traces == 40
     with Store.open("runs.db") as store:
         assert len(store.runs()) == 4
 
@@ -336,15 +338,21 @@ def test_a_run_that_asks_nothing_does_not_speak_of_waves(questions, serve):
     assert "waves" not in pets(*command).stderr and "waves" not in pets("resume", "last").stderr
 
 
-def test_a_budget_that_is_none_is_refused_as_such_and_one_of_a_topped_up_run_is_told_as_it_is(questions, serve):
+def test_a_budget_that_is_none_is_refused_as_such(questions, serve):
     _, at = serve()
     assert pets("solve", questions, *at, "--budget", "4x").exit_code == 0
     assert refused("solve", questions, *at, "--budget", "-5").startswith("'-5' is no budget.")
-    assert "under a budget of 4x: `pets resume 1" in refused("solve", questions, *at, "--budget", "5x")
-    assert pets("resume", "last", "--budget", "+7").exit_code == 0
-    assert "under a budget of 47 traces, what was added included: " in refused(
-        "solve", questions, *at, "--budget", "5x"
-    )
+
+
+def test_what_a_store_holds_is_said_before_and_after(questions, serve, tmp_path):
+    mock, at = serve()
+    assert pets("solve", questions, *at, "--budget", "2x", "--no-texts").exit_code == 0
+    again = pets("solve", questions, *at, "--budget", "2x", "--answer", "text", "--policy", "uniform")
+    assert "20 traces of these questions cannot be read again: their run kept no texts (--no-texts)." in again.stderr
+    third = pets("solve", questions, *at, "--budget", "2x", "--policy", "uniform")
+    assert "runs.db holds 20 traces of 10 of these 10 questions; at most 10 traces more to pay." in third.stderr
+    assert "20 of them were asked under: End with" in third.stderr
+    assert "20 traces reused from run 2 (20), 0 paid for now." in third.stderr and mock.stats.traces == 40
 
 
 def test_a_top_up_fills_no_terminal_with_rows(questions, serve, monkeypatch):

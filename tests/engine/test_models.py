@@ -11,11 +11,14 @@ from pets.core.mixture import ModelMixture
 from pets.engine import Engine
 from pets.engine.budget import TokenPrice
 from pets.engine.models import ModelShare, keys_by_model, model_shares, values_by_model, with_prices
+from pets.engine.spec import RunSpec
 from pets.errors import InputError, RefusedError, ReplyError, UnreachableError
 from pets.mock import Faults, MockModel, running, synthetic
 from pets.registry import make_policy
+from pets.samplers import Sampling
 from pets.samplers.openai import OpenAISampler
 from pets.store import Store
+from pets.store.cache import trace_keys
 from pets.types import Question, Trace
 
 from .conftest import Scripted, asked, solve
@@ -49,8 +52,13 @@ def failing_half_way(mock):
     return told, note
 
 
-def nominal(trace, weights):
-    return ModelMixture(weights).model_of(int(trace.question[1:]) + trace.number)
+def places(problems):
+    """The questions' places among the seeds, which follow from their prompts."""
+    return RunSpec().seeds(QUESTIONS).blocks(trace_keys(problems, Sampling(), None, 0))
+
+
+def nominal(trace, weights, places):
+    return ModelMixture(weights).model_of(places[trace.question] + trace.number)
 
 
 @pytest.mark.parametrize("weights", [(1, 1), (3, 1)])
@@ -70,9 +78,9 @@ def test_a_mixture_with_a_model_that_fails_half_way_keeps_its_budget_and_its_ver
     engine, solution, answers = asyncio.run(run())
     assert solution.spent == solution.traces == BUDGET and solution.failed == 0
     first, second = told[: BUDGET // 2], told[BUDGET // 2 :]
-    assert [trace.model for trace in first] == [nominal(trace, weights) for trace in first]
+    assert [trace.model for trace in first] == [nominal(trace, weights, places(problems)) for trace in first]
     assert {trace.model for trace in second} == {0}
-    handed_on = sum(nominal(trace, weights) == 1 for trace in second)
+    handed_on = sum(nominal(trace, weights, places(problems)) == 1 for trace in second)
     assert solution.faults["handed on by b"] == handed_on > 0
     assert solution.models == {"a": BUDGET - sum(t.model for t in first), "b": sum(t.model for t in first)}
     assert sum(mock.stats.traces for mock in mocks.values()) == BUDGET
@@ -83,7 +91,7 @@ def test_a_mixture_with_a_model_that_fails_half_way_keeps_its_budget_and_its_ver
     while launches := allocator.ask():
         (launch,) = launches
         book = books["ab"[given[launch]]]
-        spec = book.draw(launch.question, seeds.at(int(launch.question[1:]), launch.number))
+        spec = book.draw(launch.question, seeds.at(places(problems)[launch.question], launch.number))
         allocator.tell(Trace(*launch, spec.answer, tokens=spec.tokens))
     replayed = {verdict.question: (verdict.answer, dict(verdict.votes)) for verdict in allocator.verdicts()}
     assert {answer.id: (answer.answer, answer.votes) for answer in answers} == replayed
@@ -121,7 +129,7 @@ def test_a_resumed_run_gives_every_launch_the_same_model(two_models, tmp_path):
         traces = list(opened.view("last").traces())
         settings = opened.view("last").settings
     assert solution.spent == BUDGET == len(traces) and len(settings.endpoints) == 2
-    assert [trace.model for trace in traces] == [nominal(trace, (1, 2)) for trace in traces]
+    assert [trace.model for trace in traces] == [nominal(trace, (1, 2), places(problems)) for trace in traces]
     assert solution.models["b"] == sum(trace.model for trace in traces)
 
 

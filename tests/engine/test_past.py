@@ -38,7 +38,7 @@ def test_a_driver_takes_in_all_that_was_paid_for(tmp_path):
     problems, counted = asked("ab"), []
     allocator = Allocator(Uniform(), Budget(8), [Question(problem.id, options=4) for problem in problems])
     with Store.open(tmp_path / "runs.db") as store, broken_off(store, problems) as run:
-        past = PastRun(run, SPEC, problems)
+        past = PastRun(run, SPEC, problems, {})
         driver = assemble(
             SPEC,
             allocator,

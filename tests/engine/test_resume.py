@@ -255,8 +255,10 @@ def test_the_same_questions_model_and_options_go_on_with_the_run_of_the_store(tm
         another = engine(**others)
         another.close()
         assert another.origin == "new"
-    with pytest.raises(InputError, match=r"run 1 .* asks the same under a budget of 5x: `pets resume 1 --budget"):
-        engine(budget="6x")
+    more = engine(budget="6x")
+    assert more.origin == "new"
+    solution, _ = run_to_end(more)
+    assert solution.traces == 24 and sum(sampler.seeds.values()) == 20 + 24 - solution.reused[1]
 
 
 def test_a_sampler_that_no_name_tells_from_another_begins_a_run_of_its_own(tmp_path):
@@ -278,7 +280,7 @@ def test_a_sampler_is_told_from_another_by_its_spec(tmp_path):
     assert origins == ["new", "unfinished", "new"]
 
 
-def test_a_run_that_paid_for_nothing_stands_in_the_way_of_no_other_budget(tmp_path):
+def test_a_run_that_paid_for_nothing_leaves_nothing_to_reuse(tmp_path):
     path, limits = tmp_path / "runs.db", {"model": "scripted", "max_tokens": 2000}
     with pytest.raises(BudgetError, match="does not pay for one trace"):
         run_to_end(Engine(asked("a"), sampler=Scripted(), budget="500tok", store=path, **limits))

@@ -13,7 +13,7 @@ from pets.confidence import KINDS
 from pets.core.policy import IndexPolicy
 from pets.engine.budget import TokenPrice
 from pets.engine.models import ModelShare
-from pets.engine.spec import SECTION_OF, SECTIONS, VERBS, RunOptions, RunSpec, default_of, is_honoured
+from pets.engine.spec import REUSED, SECTION_OF, SECTIONS, VERBS, RunOptions, RunSpec, default_of, is_honoured
 from pets.errors import InputError, SpecError, StateError
 from pets.policies.okg import OKG
 from pets.policies.price import PriceRule
@@ -64,6 +64,7 @@ VALUES = {
     "soft": st.booleans(),
     "answer_sizes": st.dictionaries(WORDS, st.none() | COUNTS, max_size=3),
     "keep_texts": st.booleans(),
+    "reuse": st.sampled_from(REUSED),
     "keep_going": st.booleans(),
 }
 OTHER = {
@@ -74,6 +75,7 @@ OTHER = {
     "temperature": 0.3, "top_p": 0.3, "top_k": 3, "min_p": 0.3, "stop": ("x",), "top_logprobs": 3, "window": 3,
     "reasoning_effort": "low", "extra_body": {"a": 1}, "answer": "number", "instruct": False, "system": "s",
     "confidence": "tail", "soft": True, "answer_sizes": {"a": 3}, "keep_texts": False, "keep_going": True,
+    "reuse": "model",
 }  # fmt: skip
 FIELDS = {spec.name: spec for section in SECTIONS.values() for spec in fields(section)}
 

@@ -7,7 +7,7 @@ import pytest
 
 from pets.core.budget import Currency
 from pets.store import Store, migrations, postgres, sqlite
-from pets.store.run import add_questions
+from pets.store.records import question_row
 from pets.store.store import open_database
 
 CURRENCY = {"unit": "traces", "hold": 1, "per_trace": 1, "per_token": 0, "per_prompt_token": 0}
@@ -16,6 +16,14 @@ BEFORE = {
     "endpoints": [], "confidence": None, "concurrency": 1, "name": "", "version": "", "more": {},
 }  # fmt: skip
 """The settings of a run, before they were a spec in sections."""
+
+
+def put_questions(transaction, run, problems):
+    """Write questions as the first version did."""
+    columns = "run, position, id, prompt, form, answer, gold, level, options"
+    rows = [question_row(run, position, problem) for position, problem in enumerate(problems)]
+    transaction.executemany(f"INSERT INTO questions ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    transaction.execute("UPDATE runs SET questions = ? WHERE id = ?", (len(rows), run))
 
 
 @pytest.fixture
@@ -36,7 +44,7 @@ def test_an_older_store_is_brought_up_to_date_step_by_step(location, problems, o
     with database.transaction() as transaction:
         row = "INSERT INTO runs (created, updated, questions, settings) VALUES (0, 0, 0, ?)"
         transaction.execute(row, (json.dumps(BEFORE),))
-        add_questions(transaction, 1, problems, first=0)
+        put_questions(transaction, 1, problems)
     database.close()
     with Store.open(location) as store, store.open_run() as run:
         run.save("late", 1)  # a table of the third step
@@ -52,7 +60,7 @@ def test_traces_of_models_with_prices_of_their_own_keep_what_they_cost(location,
         for text in (json.dumps(settings), json.dumps(BEFORE), "{"):  # the last one is damaged
             transaction.execute(row, (text,))
         for run in (1, 2):
-            add_questions(transaction, run, problems, first=0)
+            put_questions(transaction, run, problems)
             for number, model in enumerate((0, 1)):
                 transaction.execute("INSERT INTO launches VALUES (?, 0, ?, 1)", (run, number))
                 transaction.execute(

@@ -47,7 +47,7 @@ def test_damaged_settings_are_one_line(store, database, problems):
 )
 def test_every_form_of_prompt_comes_back(prompt):
     problem = Problem("q", prompt, "number", "4", "easy", 4)
-    assert problem_of(question_row(1, 3, problem)[1:]) == problem
+    assert problem_of((*question_row(1, 3, problem)[1:], None)) == problem
 
 
 @pytest.mark.parametrize("confidences", [None, Confidence(2.0, 3.0, 1.0, 1.5, 7)])

@@ -96,6 +96,38 @@ def start_words(engine: Engine) -> str:
     return f"{words} {pace_words(engine.pace, engine.points_given_up, advice=advice)}".rstrip()
 
 
+def held_words(engine: Engine) -> list[str]:
+    """What the store holds of the questions already, and what is to pay at most."""
+    if engine.cache is None:
+        return []
+    held, questions, record = engine.cache.held, len(engine.problems), engine.record
+    words = []
+    if held.traces:
+        name = engine.store_name.removeprefix("store ").strip('"')
+        ours = f"{held.questions:,} of these {questions:,} questions" if questions > 1 else "this question"
+        budget, unit = record.total, record.currency
+        if unit.counts_traces:  # the first trace of each of these questions is certainly taken
+            budget = min(budget - held.questions, questions * (engine.spec.spending.max_traces or budget) - held.traces)
+        most = amount_words(*unit.shown(max(0, budget)))
+        words.append(f"{name} holds {count(held.traces, 'trace')} of {ours}; at most {most} more to pay.")
+    for instruction, traces in held.instructions.most_common(3):
+        asked = f"under: {instruction}" if instruction else "without an instruction"
+        words.append(f"{traces:,} of them were asked {asked}")
+    if held.without_texts:
+        words.append(
+            f"{count(held.without_texts, 'trace')} of these questions cannot be read again: their run kept no texts "
+            "(--no-texts)."
+        )
+    return words
+
+
+def reused_words(solution: Solution) -> str:
+    """Which runs paid for traces of this one."""
+    runs = ", ".join(f"run {run} ({traces:,})" for run, traces in sorted(solution.reused.items()))
+    total = sum(solution.reused.values())
+    return f"{count(total, 'trace')} reused from {runs}, {solution.traces - total:,} paid for now."
+
+
 def pace_words(pace: Pace, points: float, *, advice: bool) -> str:
     """In how many waves a run is asked, and what that takes; nothing where it is asked as fast as it can be.
 
@@ -123,7 +155,7 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
     engine.on_choice = print_choice
     if engine.spec.serving.batch_api:
         engine.watch_jobs(print_job)
-    say(start_words(engine))
+    say(start_words(engine), *held_words(engine))
     try:
         solution, summary = asyncio.run(_run(engine, output, rows=rows))
     except PetsError as error:
@@ -416,6 +448,8 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
             f"{summary.unanimous(cap):,} questions got all of {cap} traces though no two votes differ: "
             "--target-consistency 0.99 would have stopped earlier."
         )
+    if solution.reused:
+        words.append(reused_words(solution))
     if solution.models:
         words.append(_model_words(engine, solution))
     if engine.spec.reading.soft:

@@ -43,7 +43,7 @@ KEY_ENV: Any = option(
 CODE: Any = option(
     "The code that reads the run's answers, named again; a store alone names none.", metavar="python:MODULE:FUNCTION"
 )
-NEW: Any = option("Start anew, also where the store holds a run of the same questions, model and settings.", False)
+NEW: Any = option("Pay anew, also where the store holds a run of the same questions or traces of them.", False)
 OUTPUT: Any = option(
     "The file to write, in the format of its suffix: .jsonl, .json, .csv or .parquet. Without one, stdout.",
     flags=("-o", "--output"),

@@ -5,7 +5,7 @@ An arrival also decides how its questions are asked, and what happens when the p
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pets.core.allocator import Allocator
 from pets.engine.fetch import Fetcher, Receiver, TraceRequest
@@ -13,6 +13,7 @@ from pets.engine.ledger import Ledger
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, prompt_of
 from pets.engine.questions import InFlight, OpenQuestions
+from pets.engine.reuse import Reuse
 from pets.engine.stops import StopRules
 from pets.errors import BudgetError, InputError, RefusedError, SamplerError
 from pets.questions import Problem
@@ -28,7 +29,8 @@ OnAnswer = Callable[[Answer, OpenQuestion | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next."""
+    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next; ``reuse`` has traces
+    that need not be asked for."""
 
     allocator: Allocator
     fetcher: Fetcher
@@ -37,21 +39,26 @@ class Wiring:
     in_flight: InFlight
     stops: StopRules
     wake: Callable[[], None]
+    reuse: Reuse | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """How a run's questions are asked: all alike, with seeds of their own. ``system`` replaces what questions say."""
+    """How a run's questions are asked: all alike, with seeds of their own. ``system`` replaces what questions say.
+
+    ``blocks`` are the questions' places among the seeds; one without goes by its place among all.
+    """
 
     sampling: Sampling
     seeds: Seeds
     system: str | None = None
+    blocks: Mapping[str, int] = field(default_factory=dict)
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
         """The request for launches of a question from number ``first`` on."""
-        seed = self.seeds.at(question.position % self.seeds.questions, first % self.seeds.cap)
+        position = self.blocks.get(question.id, question.position)
+        seed = self.seeds.at(position % self.seeds.questions, first % self.seeds.cap)
         prompt = prompt_of(question.problem, self.system)
-        position = question.position
         return TraceRequest(
             question.id, first, len(holds), prompt, seed, self.sampling, holds, owner=question, position=position
         )
@@ -92,9 +99,14 @@ class Arrivals:
         return self._asking.request(question, first, holds)
 
     def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
-        """Fetch a request in a task."""
+        """Fetch a request in a task, but for traces that an earlier run has paid for."""
         assert group is not None
-        group.create_task(self._wiring.fetcher.fetch(request, receiver))
+        reuse, fetcher = self._wiring.reuse, self._wiring.fetcher
+        for part, trace in ((request, None),) if reuse is None else reuse.parts(request, fetcher.pool):
+            if reuse is None or trace is None:
+                group.create_task(fetcher.fetch(part, receiver))
+            else:
+                group.create_task(reuse.deliver(part, trace, receiver, fetcher.pool))
 
     def finish(self, question: OpenQuestion) -> None:
         """The policy wants nothing more of an idle question."""

@@ -1,6 +1,6 @@
 """Puts a driver together from a run's spec, for solve, stream, sample and serve; the only place that makes one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pets.answers.auto import ChosenType
 from pets.core.allocator import Allocator
@@ -18,6 +18,7 @@ from pets.engine.progress import TargetMonitor
 from pets.engine.question import answer_type_of
 from pets.engine.questions import InFlight, OpenQuestions
 from pets.engine.reading import TraceReading, TypeChoice
+from pets.engine.reuse import Reuse
 from pets.engine.settlement import Settlement
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
@@ -41,6 +42,8 @@ def assemble(
     arrivals: Callable[[Wiring, Asking], Arrivals] | None = None,
     *,
     problems: Sequence[Problem] = (),
+    keys: Mapping[str, str] | None = None,
+    reuse: Reuse | None = None,
     awaited: Sequence[PendingLaunches] = (),
     ledger: Ledger | None = None,
     past: Past | None = None,
@@ -54,7 +57,8 @@ def assemble(
 ) -> Driver:
     """The driver of ``allocator`` over ``sources``, whose questions come from ``arrivals``, as the spec says.
 
-    Without arrivals they are ``problems``, a batch, of which some launches are ``awaited`` already. ``costs`` admits
+    Without arrivals they are ``problems``, a batch, of which some launches are ``awaited`` already. Seeds follow from
+    the ``keys`` of questions, where they have any, and their traces come from ``reuse`` first. ``costs`` admits
     launches where a budget is in tokens or money. With ``on_choice`` the run's first traces are watched, and choose an
     answer type for questions that name none. ``keep_traces`` keeps every trace of an open question, ``keep_totals``
     what answers need of each.
@@ -90,6 +94,7 @@ def assemble(
         InFlight(),
         stops,
         wake=lambda: driver.wake(),  # noqa: PLW0108 (there is none yet)
+        reuse=reuse,
     )
     if past is not None:
         past(wiring, costs)
@@ -101,7 +106,8 @@ def assemble(
         soft_temperature=drawn.temperature if spec.reading.soft else None,
     )
     pacing = Pacing(pace or Pace(spec.pacing.in_flight), wiring, costs, reading)
-    asking = Asking(drawn, spec.seeds(len(problems)), spec.reading.system)
+    seeds = spec.seeds(len(problems))
+    asking = Asking(drawn, seeds, spec.reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
     held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
     source = Arrivals(wiring, asking, held) if arrivals is None else arrivals(wiring, asking)
     settlement = Settlement(

@@ -88,9 +88,10 @@ class TraceRequest:
     estimated: int = 0  # traces whose tokens no server told
     claimed_more: int = 0  # traces that were said to have more tokens than the request allows
     surplus: int = 0  # traces that came unasked
-    position: int = 0  # of the question among all
+    position: int = 0  # of the question among the seeds
     attempt: int = 0  # models that would not take it
     seconds: float = 0.0  # that the last attempt was out
+    reused: bool = False  # its trace was paid for by an earlier run: nothing is sent
 
     @property
     def turn(self) -> int:

@@ -26,7 +26,7 @@ class Ledger:
     The laws of every ledger:
 
     - an attempt is ``opened`` before it is sent, which returns when what is held for it is durable; where it raises,
-      nothing is held;
+      nothing is held; one that is ``reused`` is not sent, nor opened;
     - each launch of an attempt that was opened then ends in exactly one of ``delivered``, ``lost``, ``released`` and
       ``abandoned``, and may be opened again after ``lost`` and ``released``;
     - ``delivered`` returns when its traces are durable; the others return at once, and are written before anything that
@@ -177,7 +177,11 @@ class RunLedger(Ledger):
             raise
 
     async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """As :meth:`Ledger.delivered`."""
+        """As :meth:`Ledger.delivered`; a launch that nothing was sent for is written with its trace, or not at all."""
+        if request.reused:
+            transaction = self._transaction()
+            transaction.launched += request.launches
+            transaction.holds += request.holds
         await self._write_traces(traces).durable()
 
     def lost(self, request: TraceRequest, usage: Usage) -> None:

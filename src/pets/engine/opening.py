@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +29,8 @@ from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
 from pets.samplers import Prompt
 from pets.store import Run, RunRecord, Store
+from pets.store.cache import Eligibility, TraceCache, trace_keys
+from pets.store.store import open_database
 from pets.tabular.reading import Table, table_records
 
 Questions = str | Path | QuestionSet | Table | Iterable[str | Problem | Mapping[str, Any]]
@@ -39,7 +41,8 @@ Origin = Literal["new", "unfinished", "finished"]
 class OpenedRun:
     """A run that can begin: new, taken up, or over already: then nothing is asked.
 
-    ``run`` is in the ``store`` already, under ``identity`` where the same call finds it again (``repeatable``).
+    ``run`` is in the ``store`` already, under ``identity`` where the same call finds it again (``repeatable``). By the
+    ``keys`` of its questions the ``cache`` has traces that other runs paid for.
     """
 
     spec: RunSpec
@@ -52,6 +55,8 @@ class OpenedRun:
     origin: Origin = "new"
     identity: str | None = None
     repeatable: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
+    cache: TraceCache | None = None
 
 
 def open_run(
@@ -80,9 +85,12 @@ def open_run(
     name = ", ".join(map(str, spec.serving.models)) or model_name(model)
     sources = sources_of(sampler, endpoint, name, key, headers, spec)
     sources = sources.judged_by(judge_of(problems, spec.reading.answer))
+    if new:
+        spec = spec.with_options(reuse="nothing")
+    keys = trace_keys(problems, spec.drawn, spec.reading.system, spec.serving.seed)
+    source = source_name(name, sampler, sources.samplers)
     identity = None
     if store is not None:  # what cannot be kept is refused before there is a file
-        source = source_name(name, sampler, sources.samplers)
         digest = identity_of(spec, problems, source or "")
         identity = None if source is None else digest
     with ExitStack() as stack:
@@ -96,17 +104,63 @@ def open_run(
             pace = run_pace(spec, run.settings, len(problems), run)  # or refuses: nothing changes
             if spec.keeping.keep_going and earlier.state != "finished":
                 run.change(kept_going(run.settings))
+            keys = run.keys() if run.settings.seeds_by == "prompt" else {}
+            cache = None if earlier.state == "finished" else _cache(store, spec, problems, keys, run.settings, run.id)
             stack.pop_all()  # all is well: it stays open
             origin: Origin = "finished" if earlier.state == "finished" else "unfinished"
             return OpenedRun(
-                spec, problems, run.settings, sources, pace, opened, run, origin, identity, repeatable=True
+                spec,
+                problems,
+                run.settings,
+                sources,
+                pace,
+                opened,
+                run,
+                origin,
+                identity,
+                repeatable=True,
+                keys=keys,
+                cache=cache,
             )
         spec = bounded_spec(spec, problems, sources.samplers)
-        record = run_record(spec, problems, sources, name=question_set.name, stored=opened is not None)
+        record = run_record(spec, problems, sources, name=question_set.name, declared=source, stored=opened is not None)
         pace = run_pace(spec, record, len(problems))
+        cache = None if store is None else _cache(store, spec, problems, keys, record)
         stack.pop_all()  # all is well: it stays open
-    repeatable = identity is not None and not new
-    return OpenedRun(spec, problems, record, sources, pace, opened, identity=identity, repeatable=repeatable)
+    return OpenedRun(
+        spec,
+        problems,
+        record,
+        sources,
+        pace,
+        opened,
+        identity=identity,
+        repeatable=identity is not None and not new,
+        keys=keys,
+        cache=cache,
+    )
+
+
+def _cache(
+    store: str | Path | None,
+    spec: RunSpec,
+    problems: Sequence[Problem],
+    keys: Mapping[str, str],
+    record: RunRecord,
+    run: int | None = None,
+) -> TraceCache | None:
+    """The traces of the store that the run can have for nothing; ``None`` where there are none.
+
+    Soft votes need what a model might have said at each token, which is not kept.
+    """
+    if store is None or spec.keeping.reuse == "nothing" or spec.reading.soft or not any(record.sources):
+        return None
+    eligible = Eligibility(record.sources, spec.sampling.token_limit, any_server=spec.keeping.reuse == "model")
+    cache = TraceCache(open_database(store, create=False), problems, keys, eligible, run)
+    if cache.held.traces or cache.held.without_texts:
+        return cache
+    cache.close()
+    return None
 
 
 def reopen_run(
@@ -148,8 +202,22 @@ def reopen_run(
         if budget is not None:
             note_top_up(stored)
             pace = run_pace(spec, record, len(problems), stored)  # of what is left to spend from here on
+        keys = stored.keys() if record.seeds_by == "prompt" else {}
+        cache = _cache(store, spec, problems, keys, record, stored.id)
         stack.pop_all()  # all is well: it stays open
-    return OpenedRun(spec, problems, record, sources, pace, opened, stored, "unfinished", repeatable=budget is None)
+    return OpenedRun(
+        spec,
+        problems,
+        record,
+        sources,
+        pace,
+        opened,
+        stored,
+        "unfinished",
+        repeatable=budget is None,
+        keys=keys,
+        cache=cache,
+    )
 
 
 def _asked_as(spec: RunSpec, now: RunSpec) -> RunSpec:

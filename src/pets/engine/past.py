@@ -1,6 +1,6 @@
 """What an earlier process has paid for: taken in by the parts of a driver before it goes on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pets.core.allocator import Allocator
@@ -19,17 +19,21 @@ from pets.types import Launch
 
 
 class PastRun:
-    """A stored run that goes on. Launches without a trace are charged, those in batch jobs are ``awaited``."""
+    """A stored run that goes on. Launches without a trace are charged, those in batch jobs are ``awaited``.
 
-    def __init__(self, run: Run, spec: RunSpec, problems: Sequence[Problem]) -> None:
+    ``keys`` are the questions' own, where seeds follow from them.
+    """
+
+    def __init__(self, run: Run, spec: RunSpec, problems: Sequence[Problem], keys: Mapping[str, str]) -> None:
         self.awaited: list[PendingLaunches] = []
         self._run, self._spec, self._problems = run, spec, problems
         self._whole_wave = False  # whether all of the last wave was sent
         if not spec.serving.batch_api:
             charge_lost(run)
             return
-        positions = {problem.id: index for index, problem in enumerate(problems)}
-        jobs = launches_in_jobs(run.jobs(), run.lost(), positions, spec.seeds(len(problems)))
+        seeds = spec.seeds(len(problems))
+        positions = {problem.id: index for index, problem in enumerate(problems)} | seeds.blocks(keys, apart=True)
+        jobs = launches_in_jobs(run.jobs(), run.lost(), positions, seeds)
         self.awaited, never_sent = jobs
         self._whole_wave = not never_sent
         if never_sent:

@@ -174,7 +174,8 @@ class Solution:
     ``consistency`` is the expected self-consistency with its interval, for the ``zone`` where there is one.
     ``lost`` launches were in flight at a kill: charged, and among ``failed``. ``complete`` is False where it was
     stopped before its end. ``answers`` holds every question's where they were asked for. ``models`` counts the traces
-    that each model of a mixture gave; it is empty where one model was asked.
+    that each model of a mixture gave; it is empty where one model was asked. ``reused`` counts the traces that other
+    runs had paid for, by run; they are among ``traces``, and in ``spent`` at what they cost then.
     """
 
     run: int | None
@@ -195,6 +196,7 @@ class Solution:
     complete: bool
     answers: tuple[Answer, ...] = ()
     models: Mapping[str, int] = field(default_factory=dict)
+    reused: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> float | None:
@@ -250,6 +252,8 @@ class TraceTotals:
 
     def __init__(self, price: Currency | None, on_trace: Callable[[StoredTrace], None] = lambda trace: None) -> None:
         self.failed = self.lost = self.tokens = self.prompt_tokens = 0
+        self.reused: Counter[int] = Counter()
+        """Traces that other runs paid for, by run."""
         self.given: Counter[int] = Counter()
         """Traces that came back, by model."""
         self._picodollars = 0
@@ -265,6 +269,8 @@ class TraceTotals:
         self.failed += trace.error is not None
         self.lost += trace.error == LOST
         self.given[trace.model] += trace.error is None
+        if trace.reused_from is not None:
+            self.reused[trace.reused_from] += 1
         self.tokens += trace.tokens
         self.prompt_tokens += trace.prompt_tokens
         self._picodollars += 0 if self._price is None else self._price.cost(trace)

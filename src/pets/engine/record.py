@@ -35,6 +35,7 @@ from pets.questions import Problem
 from pets.registry import make_answer_type
 from pets.samplers import Sampler
 from pets.store import StoredTrace
+from pets.store.cache import trace_keys
 from pets.store.export import pooled_question
 from pets.store.lock import locked_file
 from pets.tabular import atomic_write
@@ -49,7 +50,7 @@ class Recording:
     """What to record: ``traces`` of every problem, drawn from ``model`` as the spec says.
 
     ``part`` (i, k) is every k-th problem, from the i-th on: k machines can share the work, and their files, put
-    together, are what one machine would have recorded, since a trace's seed depends on its question's place alone.
+    together, are what one machine would have recorded, since a trace's seed depends on its question's prompt alone.
     Without ``keep_texts`` only the answers that were read are kept, and cannot be read anew.
     """
 
@@ -149,6 +150,7 @@ async def record(
             Allocator(_Every(traces), budget),
             Sources([samplers] if isinstance(samplers, Sampler) else samplers),
             arrivals,
+            keys=trace_keys(recording.problems, spec.drawn, spec.reading.system, spec.serving.seed),
             pace=Pace(open_questions * min(MAX_CHOICES, traces)),
             keep_traces=True,
         )

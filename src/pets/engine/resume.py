@@ -21,7 +21,7 @@ from pets.engine.judging import judge_of, judge_tokens
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import PRIOR_QUESTIONS, Certifier, decisions_of, sampled
 from pets.engine.question import Answer, OpenQuestion, QuestionTotals, answer_type_of, group_by_question, prompt_of
-from pets.engine.sources import Sources
+from pets.engine.sources import Sources, trace_sources
 from pets.engine.spec import SECTIONS, RunSpec, default_of
 from pets.errors import BudgetError, InputError, PetsError
 from pets.questions import Problem
@@ -38,11 +38,18 @@ Labels = Callable[[str, list[str]], dict[str, str]]
 
 
 def run_record(
-    spec: RunSpec, problems: Sequence[Problem], sources: Sources, *, name: str = "", stored: bool = False
+    spec: RunSpec,
+    problems: Sequence[Problem],
+    sources: Sources,
+    *,
+    name: str = "",
+    declared: str | None = None,
+    stored: bool = False,
 ) -> RunRecord:
     """What is kept of a run, its budget worked out; refused where the budget cannot be kept.
 
     What is ``stored`` can be resumed by another process; refused where that could not make its policy or answer type.
+    ``declared`` is what the user calls the model.
     """
     amount = Amount.parse(spec.spending.budget)
     total = total_of(amount, len(problems))
@@ -66,6 +73,8 @@ def run_record(
         endpoints=tuple(sources.endpoints),
         name=name,
         version=__version__,
+        sources=trace_sources(sources.samplers, declared),
+        seeds_by="prompt",
     )
 
 
@@ -102,7 +111,7 @@ def identity_of(spec: RunSpec, problems: Iterable[Problem], model: str) -> str:
     for section, values in sections.items():
         for field in fields(SECTIONS[section]):
             later = field.name in ADDED_FIELDS and values[field.name] in (default_of(field), [])
-            if not (field.metadata["operational"] or field.name in ("budget", "keep_texts") or later):
+            if not (field.metadata["operational"] or field.name in ("budget", "keep_texts", "reuse") or later):
                 plain[field.name] = values[field.name]
     digest = sha256(json.dumps([model, plain], sort_keys=True).encode())
     for problem in problems:
@@ -111,20 +120,9 @@ def identity_of(spec: RunSpec, problems: Iterable[Problem], model: str) -> str:
 
 
 def earlier_run(store: Store, identity: str, budget: str) -> RunSummary | None:
-    """The latest run that asks the same under the same budget; refused where one under another alone was paid for."""
+    """The latest run that asks the same under the same budget."""
     Amount.parse(budget)  # which may be none
-    runs = store.runs_like(identity)
-    same = next((run for run in runs if run.settings.budget == budget), None)
-    paid = next((run for run in runs if run.traces or run.lost), None)
-    if same is None and paid is not None:
-        id, other, settings = paid.id, paid.settings.budget, paid.settings
-        if settings.total != total_of(Amount.parse(other), paid.questions):
-            other = f"{amount_words(*settings.currency.shown(settings.total))}, what was added included"
-        raise InputError(
-            f"run {id} of {store.name} asks the same under a budget of {other}: `pets resume {id} --budget +AMOUNT` "
-            f"gives it more, and nothing is paid twice; --new starts another with {budget}."
-        )
-    return same
+    return next((run for run in store.runs_like(identity) if run.settings.budget == budget), None)
 
 
 def spec_of_run(record: RunRecord, code: str | None = None) -> RunSpec:

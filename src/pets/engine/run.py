@@ -18,10 +18,12 @@ from pets.engine.past import PastRun, ledger_of
 from pets.engine.progress import Snapshot, Solution, TraceTotals, expected_of, expected_so_far
 from pets.engine.question import Answer
 from pets.engine.resume import answers, new_allocator, note_end, options_of, stored_totals
+from pets.engine.reuse import Reuse
 from pets.engine.sources import Samplers
 from pets.engine.spec import RunOptions, RunSpec
 from pets.errors import JobLeftError, StateError
 from pets.store import RunSummary, StoredTrace
+from pets.store.cache import TraceCache
 
 
 class Engine(LiveRun):
@@ -83,7 +85,7 @@ class Engine(LiveRun):
         """What stays with a batch provider, or in a file, where the run ended with jobs that have not."""
         self.faults: Counter[str] = Counter()
         """What went wrong on the way, and how often; nothing of it is lost in the counts."""
-        self._identity = opened.identity
+        self._opened = opened
         self._totals = TraceTotals(self.spec.price_in_money(self.record.model), on_trace)
         self._driver: Driver | None = None
         self._ledger = Ledger()
@@ -139,6 +141,11 @@ class Engine(LiveRun):
     def allocator(self) -> Allocator:
         """What decides, once the run has begun."""
         return self._running().allocator
+
+    @property
+    def cache(self) -> TraceCache | None:
+        """The traces of the store that other runs paid for, where there are any of these questions."""
+        return self._opened.cache
 
     @property
     def begun(self) -> bool:
@@ -251,6 +258,7 @@ class Engine(LiveRun):
             faults=dict(self.faults),
             complete=self._over(driver),
             models={share.name: counted.given[index] for index, share in enumerate(self.spec.serving.models)},
+            reused=dict(counted.reused),
         )
 
     def _over(self, driver: Driver) -> bool:
@@ -269,14 +277,22 @@ class Engine(LiveRun):
     def _start(self, *, leaves_jobs: bool) -> Driver:
         """The driver of a new run, or of an old one with all that it has paid for."""
         spec, problems = self.spec, self.problems
-        past = None if self.stored_run is None else PastRun(self.stored_run, spec, problems)
+        past = None if self.stored_run is None else PastRun(self.stored_run, spec, problems, self._opened.keys)
         awaited = [] if past is None else past.awaited
         allocator = new_allocator(spec, self.record, problems, self.pace.waves)
         costs = costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run
         if self.stored_run is not None:
             self.faults.update(self.stored_run.load("faults") or {})
         elif self._store is not None:
-            self.keep(self._store.create(self.record, problems, identity=self._identity, is_rival=self._is_rival))
+            self.keep(
+                self._store.create(
+                    self.record,
+                    problems,
+                    identity=self._opened.identity,
+                    keys=self._opened.keys,
+                    is_rival=self._is_rival,
+                )
+            )
         if self.stored_run is not None:
             self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, awaited)
         return assemble(
@@ -284,6 +300,8 @@ class Engine(LiveRun):
             allocator,
             self.sources,
             problems=problems,
+            keys=self._opened.keys,
+            reuse=None if self.cache is None else Reuse(self.cache),
             awaited=awaited,
             ledger=self._ledger,
             past=None if past is None else lambda wiring, costs: past.adopt(wiring, costs, self._totals.add),
@@ -294,6 +312,12 @@ class Engine(LiveRun):
             on_choice=self.note_choice,
             on_trace=self._totals.counted,
         )
+
+    def close(self) -> None:
+        """As :meth:`LiveRun.close`; the cache is closed too."""
+        super().close()
+        if self.cache is not None:
+            self.cache.close()
 
     def _is_rival(self, run: RunSummary) -> bool:
         """Whether this is the run with which the same call would have gone on, had it been there before."""

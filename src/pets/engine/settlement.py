@@ -78,6 +78,8 @@ class Settlement:
         try:
             forms = await self.reading.read(question, completions)
         except BaseException:  # paid for, and no vote
+            if request.reused:  # nothing was sent, and nothing is in the ledger
+                raise
             self.traces_abandoned += len(completions)
             self._ledger.abandoned(
                 request, self._stored(request, completions, [None] * len(completions), endpoint, seconds)
@@ -183,6 +185,7 @@ class Settlement:
                 prompt_tokens=(completion.prompt_tokens or 0) + lost.prompt_tokens,
                 cached_tokens=completion.cached_tokens,
                 cost=_own_cost(completion, lost),
+                reused_from=completion.reused_from,
             )
             for number, (completion, form) in enumerate(zip(completions, forms, strict=True), request.first)
         ]

@@ -65,6 +65,15 @@ def source_name(
     return ",".join(sorted(names))
 
 
+def trace_sources(samplers: Sequence[Sampler], declared: str | None) -> tuple[str, ...]:
+    """What tells the traces of each sampler from others': its own word, else what the user calls its model.
+
+    >>> trace_sources([OpenAISampler("http://localhost:8000/v1", "qwen3")], None)
+    ('qwen3 at http://localhost:8000/v1',)
+    """
+    return tuple(sampler.source or sampler.name or declared or "" for sampler in samplers)
+
+
 def sources_of(
     samplers: Samplers | Mapping[str, Samplers] | None,
     endpoint: Endpoints | None,

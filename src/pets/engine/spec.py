@@ -55,6 +55,7 @@ class RunOptions(TypedDict, total=False):
     tpm: int | None
     timeout: float
     keep_texts: bool
+    reuse: str
     keep_going: bool
     seed: int
     max_tokens: int | None
@@ -67,6 +68,10 @@ class RunOptions(TypedDict, total=False):
     window: int
     reasoning_effort: str | None
     extra_body: Mapping[str, Any]
+
+
+REUSED = ("server", "model", "nothing")
+"""Whose traces of a store a run takes: the same server's, any server's of the same model name, nobody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +308,12 @@ class KeepingSpec:
         verbs=("solve", "batch", "stream", "sample"),
         rare=True,
     )
+    reuse: str = setting(
+        "server",
+        "Which traces of the store are taken instead of paying again: those of the same model at the same server "
+        "(server), at any server (model), or none (nothing).",
+        verbs=("solve",),
+    )
     keep_going: bool = setting(
         False,
         "Go on also where most of the first traces were cut, refused or unreadable.",
@@ -313,6 +324,8 @@ class KeepingSpec:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.reuse not in REUSED:
+            raise InputError(f"reuse is one of {', '.join(REUSED)}; got {self.reuse!r}.")
 
 
 @dataclass(frozen=True, slots=True)

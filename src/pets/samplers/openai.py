@@ -82,6 +82,7 @@ class OpenAISampler(Sampler):
         if key and not (key.isascii() and key.isprintable()):  # aiohttp's own error would show it
             raise InputError("the key holds a line break or another character that no key has. Copy it again.")
         check_address(url)
+        self.source = f"{model} at {url.rstrip('/')}"
         self._model, self._dialect, self._stream = model, DIALECTS[dialect or dialect_of(url)], stream
         self._has_key = bool(key or headers)
         self._refused: dict[tuple[str, str], tuple[list[str], float]] = {}  # by sender and model, and until when

@@ -5,6 +5,7 @@ than their ``n`` share draws. Here every question owns a block of ``cap`` seeds 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,6 +45,24 @@ class Seeds:
             step = step % self.questions + 1
         object.__setattr__(self, "_step", step)
         object.__setattr__(self, "_start", int(draw.integers(self.questions)))
+
+    def blocks(self, keys: Mapping[str, str], *, apart: bool = False) -> dict[str, int]:
+        """The block of each question by the key of its prompt, whatever stands around it in its file.
+
+        Prompts may meet in a block, which does no harm: their draws differ. ``apart`` gives the later one the next
+        block that is free, where seeds tell questions from each other.
+
+        >>> Seeds().blocks({"a": "7f00", "b": "7f00"}, apart=True)
+        {'a': 32512, 'b': 32513}
+        """
+        blocks, taken = {}, set[int]()
+        for id, key in keys.items():
+            block = int(key, 16) % self.questions
+            while apart and block in taken:
+                block = (block + 1) % self.questions
+            taken.add(block)
+            blocks[id] = block
+        return blocks
 
     def at(self, question: int, launch: int) -> int:
         """The seed of a launch; the launches of a question have consecutive ones."""

@@ -6,9 +6,12 @@ steps: in PostgreSQL ``INTEGER`` becomes ``BIGINT``, ``REAL`` a double, and ``WI
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from pets.errors import PetsError
+from pets.prompts import Message, Sampling
+from pets.store.cache import content_keys
 from pets.store.database import Database
 
 Step = str | Callable[[Database], None]
@@ -104,6 +107,73 @@ def _currency_of(currency: dict[str, Any]) -> dict[str, Any]:
     return currency
 
 
+INSTRUCTIONS = (
+    "Put your final answer within \\boxed{}.",
+    "Answer with JSON alone.",
+    'End with "The answer is N.", where N is a number.',
+    'End with "The answer is ...", in a few words at most.',
+    'End with "The answer is yes." or "The answer is no."',
+    'End with "The answer is (X).", where X is the letter of your choice.',
+    'End with "The answer is ...".',
+)
+"""What stands at the end of prompts of before, where an answer type put it there."""
+LOGPROBS_ASKED = 20
+
+
+def _keys_of_questions(transaction: Database) -> None:
+    """What tells the traces of a question from all others, and which run paid for a trace first."""
+    for statement in (
+        "ALTER TABLE questions ADD COLUMN instruction TEXT",
+        "ALTER TABLE questions ADD COLUMN key TEXT",
+        "ALTER TABLE traces ADD COLUMN reused INTEGER",
+        "CREATE INDEX questions_by_key ON questions (key) WHERE key IS NOT NULL",
+    ):
+        transaction.execute(statement)
+    whole = (
+        "SELECT id, settings FROM runs WHERE NOT EXISTS (SELECT 1 FROM states WHERE states.run = runs.id "
+        "AND states.name = 'texts_deleted')"
+    )
+    for run, settings in transaction.execute(whole).fetchall():
+        try:
+            record = json.loads(settings)
+            if record["verb"] != "solve" or not record["endpoints"]:
+                continue
+            spec = record["spec"]
+            reading, sampling = spec.get("reading", {}), dict(spec.get("sampling", {}))
+            if (reading.get("confidence") or reading.get("soft")) and sampling.get("top_logprobs") is None:
+                sampling["top_logprobs"] = LOGPROBS_ASKED
+            drawn, system, seed = Sampling(**sampling), reading.get("system"), spec.get("serving", {}).get("seed", 0)
+        except (ValueError, KeyError, TypeError, AttributeError, PetsError):
+            continue  # damaged: readers of the run are told
+        _write_keys(transaction, run, drawn, system, seed)
+
+
+def _write_keys(transaction: Database, run: int, drawn: Sampling, system: str | None, seed: int) -> None:
+    instructions: list[str | None] = []
+
+    def contents() -> Iterator[tuple[str, str | tuple[Message, ...]]]:
+        rows = transaction.execute(
+            "SELECT prompt, form, position FROM questions WHERE run = ?1 ORDER BY position", (run,)
+        )
+        for prompt, form, position in rows.fetchall():
+            asked_with = next((text for text in INSTRUCTIONS if form == 1 and prompt.endswith(f"\n\n{text}")), None)
+            instructions.append(asked_with)
+            if form == 1:
+                words = prompt if asked_with is None else prompt.removesuffix(f"\n\n{asked_with}")
+                yield position, (Message("user", words),)
+            else:
+                yield position, prompt if form == 0 else tuple(Message(*turn) for turn in json.loads(prompt))
+
+    try:
+        keys = list(content_keys(contents(), drawn, system, seed))
+    except (ValueError, TypeError):
+        return  # damaged: readers of the run are told
+    transaction.executemany(
+        "UPDATE questions SET instruction = ?3, key = ?4 WHERE run = ?1 AND position = ?2",
+        [(run, position, text, key) for text, (position, key) in zip(instructions, keys, strict=True)],
+    )
+
+
 MIGRATIONS: tuple[Step, ...] = (
     # Runs and their questions.
     """
@@ -194,4 +264,5 @@ MIGRATIONS: tuple[Step, ...] = (
     ALTER TABLE api_keys ADD COLUMN expires REAL;
     ALTER TABLE api_keys ADD COLUMN models TEXT
     """,
+    _keys_of_questions,
 )

@@ -54,7 +54,9 @@ class RunRecord:
 
     ``spec`` is what the user said, in sections as :meth:`pets.engine.spec.RunSpec.to_plain` writes it; ``total`` is
     what its budget comes to in the currency's smallest unit, or ``window`` of a stream without an end: so many
-    questions share so much. ``answer_type`` is the one that the first traces chose.
+    questions share so much. ``answer_type`` is the one that the first traces chose. ``sources`` tell the model and
+    server of each endpoint from all others, empty where nobody can. Seeds follow from a question's prompt, those of
+    runs of before from its place.
     """
 
     total: int
@@ -67,6 +69,8 @@ class RunRecord:
     name: str = ""  # of the question set
     version: str = ""  # of pets
     answer_type: str | None = None
+    sources: tuple[str, ...] = ()
+    seeds_by: Literal["place", "prompt"] = "place"
 
     @property
     def budget(self) -> str:
@@ -95,6 +99,19 @@ class RunRecord:
         """Whether the run is sampled by batch jobs."""
         return bool(self._said("serving", "batch_api", False))
 
+    @property
+    def trace_sources(self) -> tuple[str, ...]:
+        """``sources``; those of a run of before follow from its model and endpoints."""
+        if self.sources or not self.endpoints:
+            return self.sources
+        names = [str(share["name"]) for share in self._said("serving", "models", ())]
+        own = [next((n for n in names if url.startswith(f"{n}=")), None) for url in self.endpoints]
+        pairs = zip(own, self.endpoints, strict=True)
+        return tuple(
+            source_of(self.model, url) if name is None else source_of(name, url.removeprefix(f"{name}="))
+            for name, url in pairs
+        )
+
     def _said(self, section: str, name: str, default: Any) -> Any:
         return self.spec.get(section, {}).get(name, default)
 
@@ -118,8 +135,8 @@ class RunRecord:
             for section in data["spec"].values():
                 section.items()
             window = None if data["window"] is None else tuple(data["window"])
-            currency, endpoints = Currency(**data["currency"]), tuple(data["endpoints"])
-            return cls(**{**data, "currency": currency, "endpoints": endpoints, "window": window})
+            lists = {name: tuple(data.get(name, ())) for name in ("endpoints", "sources")}
+            return cls(**{**data, **lists, "currency": Currency(**data["currency"]), "window": window})
         except BAD_VALUES as error:
             raise StateError(f"the settings of a run are damaged ({error}); this pets cannot read them.") from None
 
@@ -132,7 +149,8 @@ class StoredTrace(Usage):
     ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
     the tries before this one that may have been sampled, were charged and came to nothing, and choices that came with
     it unasked. ``model`` is the place of the model that gave it among those of the run. ``soft`` is what the trace
-    might have said, where votes are soft. ``cost`` is that of failed tries too.
+    might have said, where votes are soft. ``cost`` is that of failed tries too. ``reused_from`` is the run that
+    paid for it, where that was another.
     """
 
     question: str
@@ -148,6 +166,7 @@ class StoredTrace(Usage):
     wasted: int = 0
     model: int = 0
     soft: SoftVote | None = None
+    reused_from: int | None = None
 
     @property
     def launch(self) -> Launch:
@@ -212,6 +231,16 @@ class RunSummary:
     prompt_tokens: int
     spent: int
     settings: RunRecord
+    reused: int = 0
+
+
+def source_of(model: str, url: str) -> str:
+    """What tells a model at a server from all others.
+
+    >>> source_of("qwen3", "http://localhost:8000/v1/")
+    'qwen3 at http://localhost:8000/v1'
+    """
+    return f"{model} at {url.rstrip('/')}"
 
 
 def question_row(run: int, position: int, problem: Problem) -> Row:
@@ -234,14 +263,15 @@ def reader_of(spec: str, code: str | None) -> str:
 @reading("a question")
 def problem_of(row: Row, code: str | None = None) -> Problem:
     """The question of a row of ``QUESTIONS``; of its code the store alone names none."""
-    _, id, content, form, answer, gold, level, options = row
+    _, id, content, form, answer, gold, level, options, instruction = row
     if not (isinstance(id, str) and isinstance(content, str) and isinstance(answer, str)):
         raise TypeError("another type than was written")
     if form == USER:
         content = (Message("user", content),)
     elif form == CHAT:
         content = tuple(Message(role, text) for role, text in json.loads(content))
-    return Problem(id, Prompt(content), reader_of(answer, code), gold, level, options)
+    prompt = Prompt(content, instruction=instruction or "")
+    return Problem(id, prompt, reader_of(answer, code), gold, level, options)
 
 
 def _prompt_text(content: str | tuple[Message, ...]) -> tuple[str, int]:
@@ -262,7 +292,7 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     counted = (answer, storable(trace.finish), trace.tokens, trace.prompt_tokens)
     soft = None if trace.soft is None else storable(json.dumps(trace.soft.to_plain(), ensure_ascii=False))
     tried = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
-    sampled = (*tried, trace.model, trace.cached_tokens, soft, trace.cost)
+    sampled = (*tried, trace.model, trace.cached_tokens, soft, trace.cost, trace.reused_from)
     return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 
@@ -272,10 +302,10 @@ def trace_of(row: Row) -> StoredTrace:
     _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
     if not (isinstance(question, str) and isinstance(text, str) and isinstance(tokens, int)):
         raise TypeError("another type than was written")
-    mean, tail, lowest, bottom, measured, *sampled, cached_tokens, soft, cost = rest
+    mean, tail, lowest, bottom, measured, *sampled, cached_tokens, soft, cost, reused_from = rest
     confidences = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
     vote = None if soft is None else SoftVote.from_plain(json.loads(soft))
-    read: Row = (question, number, answer, text, finish, confidences, *sampled, vote)
+    read: Row = (question, number, answer, text, finish, confidences, *sampled, vote, reused_from)
     used = {"tokens": tokens, "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens, "cost": cost}
     return StoredTrace(*read, **used)
 

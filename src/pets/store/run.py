@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from pets.errors import InputError, StateError
@@ -77,6 +77,19 @@ class RunView:
     def jobs(self) -> list[BatchJob]:
         """The batch jobs of the run, in the order in which they were written down."""
         return [job_of(row) for row in self._database.all(sql.JOBS, self.id)]
+
+    def keys(self) -> dict[str, str]:
+        """What tells the traces of each question from all others, by its id; runs of before may have none."""
+        return dict(self._database.all(sql.KEYS, self.id))
+
+    def reused(self) -> dict[int, int]:
+        """How many of its traces other runs paid for, by run."""
+        return dict(self._database.all(sql.REUSED, self.id))
+
+    def shared_with(self, other: "RunView") -> int:
+        """How many traces of this run are another's too: paid for once, and counted in both."""
+        row = self._database.one(sql.SHARED_TRACES, self.id, other.id)
+        return 0 if row is None else int(row[0])
 
     def answered(self) -> set[str]:
         """The ids of the questions whose answers have been handed out."""
@@ -219,9 +232,15 @@ class Run(RunView):
         raise InputError(f"run {self.id} has no question {missing[0]!r}; write only what was launched in it.")
 
 
-def add_questions(transaction: Database, run: int, problems: Iterable[Problem], first: int) -> int:
-    """Stream questions into a run, from position ``first`` on, and say how many."""
-    rows = (_storable_row(run, position, problem) for position, problem in enumerate(problems, first))
+def add_questions(
+    transaction: Database, run: int, problems: Iterable[Problem], first: int, keys: Mapping[str, str] | None = None
+) -> int:
+    """Stream questions into a run, from position ``first`` on, and say how many; ``keys`` tell their traces apart."""
+    keys = keys or {}
+    rows = (
+        (*_storable_row(run, position, problem), problem.prompt.instruction or None, keys.get(problem.id))
+        for position, problem in enumerate(problems, first)
+    )
     try:
         count = transaction.executemany(sql.ADD_QUESTION, rows)
     except RowError:
@@ -234,7 +253,7 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     """The summary of a row of ``runs``."""
     id, created, updated, _, questions, plain = row
     settings = RunRecord.from_json(plain)
-    traces, answered, tokens, prompt_tokens, wasted, cached = database.one(sql.TOTALS, id) or (0,) * 6
+    traces, answered, tokens, prompt_tokens, wasted, cached, reused = database.one(sql.TOTALS, id) or (0,) * 7
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency
     paid = price.per_trace * (traces + wasted) + _token_cost(
@@ -253,6 +272,7 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
         prompt_tokens=prompt_tokens,
         spent=paid + held,
         settings=settings,
+        reused=reused,
     )
 
 

@@ -23,7 +23,7 @@ COUNT = "UPDATE runs SET questions = ?2 WHERE id = ?1"
 CHANGE = "UPDATE runs SET updated = ?2, finished = NULL, settings = ?3 WHERE id = ?1"
 TOTALS = (
     "SELECT count(*), count(answer), coalesce(sum(tokens), 0), coalesce(sum(prompt_tokens), 0), "
-    "coalesce(sum(wasted), 0), coalesce(sum(cached), 0) FROM traces WHERE run = ?1"
+    "coalesce(sum(wasted), 0), coalesce(sum(cached), 0), count(reused) FROM traces WHERE run = ?1"
 )
 TOTALS_BY_MODEL = (
     "SELECT model, count(*) - count(error), count(answer), sum(tokens), sum(prompt_tokens) FROM traces "
@@ -36,11 +36,11 @@ OWN_COSTS = (
 
 # questions
 ADD_QUESTION = (
-    "INSERT INTO questions (run, position, id, prompt, form, answer, gold, level, options) "
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+    "INSERT INTO questions (run, position, id, prompt, form, answer, gold, level, options, instruction, key) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
 )
 QUESTIONS = (
-    "SELECT position, id, prompt, form, answer, gold, level, options FROM questions "
+    "SELECT position, id, prompt, form, answer, gold, level, options, instruction FROM questions "
     "WHERE run = ?1 AND position > ?2 ORDER BY position LIMIT ?3"
 )
 HAS_QUESTION = "SELECT 1 FROM questions WHERE run = ?1 AND id = ?2"
@@ -59,7 +59,7 @@ DROP_LAUNCH = (
 )
 ADD_TRACE = (
     "INSERT INTO traces SELECT run, position, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, "
-    "?19, ?20, ?21 FROM questions WHERE run = ?1 AND id = ?2"
+    "?19, ?20, ?21, ?22 FROM questions WHERE run = ?1 AND id = ?2"
 )
 SET_ANSWER = (
     "UPDATE traces SET answer = ?4, finish = ?5 WHERE run = ?1 AND number = ?3 "
@@ -69,13 +69,37 @@ ADD_TEXT = "INSERT INTO texts SELECT run, position, ?3, ?4 FROM questions WHERE 
 _TRACE = (
     "SELECT t.question, q.id, t.number, t.answer, {text}, t.finish, t.tokens, t.prompt_tokens, t.mean, t.tail, "
     "t.lowest, t.bottom, t.measured, t.error, t.endpoint, t.seconds, t.tries, t.wasted, t.model, "
-    "t.cached, t.soft, t.cost FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question {join}"
-    "WHERE t.run = ?1 AND (t.question, t.number) > (?2, ?3) ORDER BY t.question, t.number LIMIT ?4"
+    "t.cached, t.soft, t.cost, t.reused FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question "
+    "{join}WHERE t.run = ?1 AND "
 )
-TRACES = _TRACE.format(text="''", join="")
-TRACES_WITH_TEXT = _TRACE.format(
+_PAGE = "(t.question, t.number) > (?2, ?3) ORDER BY t.question, t.number LIMIT ?4"
+_TRACE_WITH_TEXT = _TRACE.format(
     text="coalesce(x.text, '')",
     join="LEFT JOIN texts x ON x.run = t.run AND x.question = t.question AND x.number = t.number ",
+)
+TRACES = _TRACE.format(text="''", join="") + _PAGE
+TRACES_WITH_TEXT = _TRACE_WITH_TEXT + _PAGE
+
+# traces of other runs; behind a hole, which is where a launch was cancelled, nothing is reused
+KEYS = "SELECT id, key FROM questions WHERE run = ?1 AND key IS NOT NULL ORDER BY position"
+_USABLE = (
+    "t.error IS NULL AND NOT EXISTS (SELECT 1 FROM traces h WHERE h.run = t.run AND h.question = t.question "
+    "AND h.number < t.number AND h.finish = 'cancelled') AND t.finish <> 'cancelled'"
+)
+CACHED = (
+    "SELECT q.key, q.run, q.position, q.instruction, t.number, t.endpoint, t.tokens FROM questions q JOIN traces t "
+    f"ON t.run = q.run AND t.question = q.position WHERE {_USABLE} AND q.run <> ?1 AND q.key IN ({{keys}}) "
+    "ORDER BY q.key, q.run DESC, t.number"
+)
+CACHED_TRACE = f"{_TRACE_WITH_TEXT}t.question = ?2 AND t.number = ?3 AND {_USABLE}"
+REUSED = (
+    "SELECT t.reused, count(*) FROM traces t WHERE t.run = ?1 AND t.reused IS NOT NULL GROUP BY t.reused "
+    "ORDER BY t.reused"
+)
+SHARED_TRACES = (
+    "SELECT count(*) FROM questions a JOIN questions b ON b.key = a.key JOIN traces t ON t.run = a.run "
+    "AND t.question = a.position JOIN traces u ON u.run = b.run AND u.question = b.position AND u.number = t.number "
+    "WHERE a.run = ?1 AND b.run = ?2 AND coalesce(t.reused, t.run) = coalesce(u.reused, u.run)"
 )
 _LOST = (
     "FROM launches l WHERE l.run = ?1 AND NOT EXISTS (SELECT 1 FROM traces t "
@@ -101,7 +125,7 @@ JOBS = (
 
 # deleting, in the order in which one points at the other
 DELETE_TEXTS = "DELETE FROM texts WHERE run = ?1"
-DELETE_PROMPTS = "UPDATE questions SET prompt = ?2, form = 0 WHERE run = ?1"
+DELETE_PROMPTS = "UPDATE questions SET prompt = ?2, form = 0, key = NULL, instruction = NULL WHERE run = ?1"
 DELETE_ERRORS = "UPDATE traces SET error = ?2 WHERE run = ?1 AND error IS NOT NULL AND error <> ?3"
 DELETE_RUN = (
     DELETE_TEXTS,

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Self
 
@@ -64,20 +64,21 @@ class Store:
         *,
         stream: bool = False,
         identity: str | None = None,
+        keys: Mapping[str, str] | None = None,
         is_rival: Callable[[RunSummary], bool] = lambda run: False,
     ) -> Run:
         """Make a run, which this process then holds. The questions are streamed in; if one is bad, there is no run.
 
         The questions of a ``stream`` are added as they arrive; every other run has at least one. By its ``identity``
-        :meth:`runs_like` finds it again. Refused where a run of that identity ``is_rival``: of processes that begin
-        the same at once, one makes it.
+        :meth:`runs_like` finds it again, by the ``keys`` of its questions others find their traces. Refused where a run
+        of that identity ``is_rival``: of processes that begin the same at once, one makes it.
         """
         with ExitStack() as undo:
             with self._database.creating() as transaction:
                 self._check_alone(identity, is_rival)
                 plain = settings.to_json()
                 id = int(transaction.execute(sql.NEW_RUN, (time.time(), plain, identity)).fetchone()[0])
-                if not add_questions(transaction, id, problems, first=0) and not stream:
+                if not add_questions(transaction, id, problems, 0, keys) and not stream:
                     raise InputError("a run needs at least one question; there is none.")
                 release = self._lock(id)  # before anybody can see the run
                 undo.callback(release)

@@ -1,0 +1,52 @@
+"""Traces that an earlier run has paid for, delivered in place of requests: nothing is sent for them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+
+from pets.engine.endpoints import EndpointPool
+from pets.engine.fetch import Receiver, TraceRequest
+from pets.engine.question import UNREAD
+from pets.samplers import Completion
+from pets.samplers.mixture import MixtureSampler
+from pets.store import StoredTrace
+from pets.store.cache import TraceCache
+
+
+class Reuse:
+    """Takes what a cache holds of the launches of a run, in launch order, at the cost that is recorded."""
+
+    def __init__(self, cache: TraceCache) -> None:
+        self.cache = cache
+
+    def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[tuple[TraceRequest, StoredTrace | None]]:
+        """The request in parts: every trace that is there alone, and together what is to be asked for."""
+        traces = [self._find(request, offset, pool) for offset in range(request.size)]
+        for missing, offsets in groupby(range(request.size), lambda offset: traces[offset] is None):
+            places = list(offsets)
+            if missing:
+                yield request if len(places) == request.size else request.part(places[0], len(places)), None
+                continue
+            for place in places:
+                yield replace(request.part(place, 1), reused=True), traces[place]
+
+    def _find(self, request: TraceRequest, offset: int, pool: EndpointPool) -> StoredTrace | None:
+        endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]
+        return self.cache.find(request.question, request.first + offset, endpoints)
+
+    async def deliver(self, request: TraceRequest, trace: StoredTrace, receiver: Receiver, pool: EndpointPool) -> None:
+        """Hand over a trace as if it had come back."""
+        sampler = pool.endpoints[trace.endpoint].sampler
+        model, currency = (sampler.model, sampler.currency) if isinstance(sampler, MixtureSampler) else (0, None)
+        completion = Completion(
+            trace.text,
+            "stop" if trace.finish == UNREAD else trace.finish,
+            trace.tokens,
+            trace.prompt_tokens,
+            trace.confidences,
+            cached_tokens=trace.cached_tokens,
+            model=model,
+            currency=currency,
+            reused_from=trace.reused_from,
+        )
+        await receiver.delivered(request, [completion], trace.endpoint, trace.seconds)

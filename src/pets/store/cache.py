@@ -1,0 +1,157 @@
+"""The store as a cache of traces: what an earlier run has paid for, found by what was asked and of whom.
+
+A trace belongs to the key of its question and its launch number. The key is a digest of all that a model is asked and
+how its traces are drawn; gold, answer type, instruction, policy, budget and order are no part of it. Which model and
+server gave a trace, its run's ``sources`` say. A trace that failed is not reused; behind a launch that was cancelled
+nothing of that question is, since what was broken off was longer than the rest.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
+from itertools import groupby
+from typing import Any
+
+from pets.prompts import Message, Sampling
+from pets.questions import Problem
+from pets.store import sql
+from pets.store.database import Database
+from pets.store.records import RunRecord, StoredTrace, trace_of
+
+KEYS_PER_QUERY = 500
+KEY_DIGITS = 32
+
+
+def trace_keys(problems: Iterable[Problem], sampling: Sampling, system: str | None, seed: int) -> dict[str, str]:
+    """The key of each question, by its id; a prompt that comes again has a key of its own, by its count.
+
+    >>> from pets.prompts import Prompt
+    >>> twice = [Problem(id, Prompt.question("2 + 2?")) for id in "ab"]
+    >>> keys = trace_keys(twice, Sampling(), None, seed=0)
+    >>> keys["a"] == keys["b"], keys["a"] == trace_keys(twice[:1], Sampling(temperature=1), None, seed=0)["a"]
+    (False, True)
+    """
+    contents = ((problem.id, problem.prompt.own.content) for problem in problems)
+    return dict(content_keys(contents, sampling, system, seed))
+
+
+def content_keys(
+    contents: Iterable[tuple[str, str | tuple[Message, ...]]], sampling: Sampling, system: str | None, seed: int
+) -> Iterator[tuple[str, str]]:
+    """As :func:`trace_keys`, of ids and what their prompts say without an instruction."""
+    drawn = {spec.name: getattr(sampling, spec.name) for spec in fields(sampling)}
+    usual = Sampling()
+    drawn = {name: value for name, value in drawn.items() if value != getattr(usual, name)}
+    terms = json.dumps([drawn, system, seed], sort_keys=True)
+    copies: Counter[str] = Counter()
+    for id, content in contents:
+        plain: Any = content if isinstance(content, str) else [(turn.role, turn.content) for turn in content]
+        text = f"{terms}\n{json.dumps(plain)}"
+        key = sha256(text.encode()).hexdigest()[:KEY_DIGITS]
+        copy = copies[key]
+        copies[key] += 1
+        yield id, key if not copy else sha256(f"{copy}\n{text}".encode()).hexdigest()[:KEY_DIGITS]
+
+
+@dataclass(slots=True)
+class CachedCounts:
+    """What a cache holds for a run: ``traces`` of so many ``questions``, some of them asked under ``instructions`` that
+    are not the run's; ``without_texts`` could be reused, had their texts been kept."""
+
+    traces: int = 0
+    questions: int = 0
+    instructions: Counter[str] = field(default_factory=Counter)
+    without_texts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Which traces a run may reuse: of its own ``sources``, one for each of its endpoints, and no longer than
+    ``token_limit``. With ``any_server`` another server's of the same model name too."""
+
+    sources: Sequence[str]
+    token_limit: int
+    any_server: bool = False
+
+    def endpoints(self, source: str) -> list[int]:
+        """The endpoints that might have given a trace of that source."""
+        name = self._name(source)
+        return [place for place, own in enumerate(self.sources) if source and self._name(own) == name]
+
+    def _name(self, source: str) -> str:
+        return source.rpartition(" at ")[0] or source if self.any_server else source
+
+
+class TraceCache:
+    """The traces of a store that the questions of a run can have for nothing; see the module.
+
+    ``run`` is the run itself, whose own traces are no news to it. Reads on a connection of its own, from one thread.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        problems: Iterable[Problem],
+        keys: Mapping[str, str],
+        eligible: Eligibility,
+        run: int | None = None,
+    ) -> None:
+        self.held = CachedCounts()
+        self._database, self._eligible = database, eligible
+        self._endpoints: dict[int, list[list[int]]] = {}  # of this run, by run and its endpoint
+        self._places: dict[str, list[tuple[int, int]]] = {}  # run and position of each question, the latest run first
+        self._texts: dict[int, bool] = {}  # whether a run kept them
+        asked = {keys[p.id]: (p.id, p.prompt.instruction) for p in problems if p.id in keys}
+        for first in range(0, len(asked), KEYS_PER_QUERY):
+            some = list(asked)[first : first + KEYS_PER_QUERY]
+            places = ", ".join(f"?{number}" for number in range(2, len(some) + 2))
+            rows = database.all(sql.CACHED.format(keys=places), run or 0, *some)
+            for key, own in groupby(rows, lambda row: row[0]):
+                self._add(*asked[key], own)
+
+    def _add(self, question: str, instruction: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Take note of the traces of a question; an earlier run counts for the numbers that later ones lack."""
+        numbers: set[int] = set()
+        for (run, position), own in groupby(rows, lambda row: row[1:3]):
+            before = len(numbers)
+            for *_, asked_with, number, endpoint, tokens in own:
+                if number in numbers or tokens > self._eligible.token_limit or not self._endpoints_of(run, endpoint):
+                    continue
+                if not self._texts[run]:
+                    self.held.without_texts += 1
+                    continue
+                numbers.add(number)
+                if (asked_with or "") != instruction:
+                    self.held.instructions[asked_with or ""] += 1
+            if len(numbers) > before:
+                self._places.setdefault(question, []).append((run, position))
+        self.held.traces += len(numbers)
+        self.held.questions += bool(numbers)
+
+    def _endpoints_of(self, run: int, endpoint: int) -> list[int]:
+        """The endpoints of this run that stand for one of another run."""
+        if run not in self._endpoints:
+            row = self._database.one(sql.GET_RUN, run)
+            record = RunRecord(0) if row is None else RunRecord.from_json(row[5])
+            self._texts[run] = record.keeps_texts
+            self._endpoints[run] = [self._eligible.endpoints(source) for source in record.trace_sources]
+        own = self._endpoints[run]
+        return own[endpoint] if endpoint < len(own) else []
+
+    def find(self, question: str, number: int, endpoints: Collection[int]) -> StoredTrace | None:
+        """The trace of a launch, with its text, of one of the run's ``endpoints``; ``None`` where it is to be asked."""
+        for run, position in self._places.get(question, ()):
+            row = self._database.one(sql.CACHED_TRACE, run, position, number)
+            if row is None or not self._texts[run]:
+                continue
+            trace = trace_of(row)
+            own = [place for place in self._endpoints_of(run, trace.endpoint) if place in endpoints]
+            if own and trace.tokens <= self._eligible.token_limit:
+                return replace(trace, question=question, endpoint=own[0], reused_from=trace.reused_from or run)
+        return None
+
+    def close(self) -> None:
+        """Close the connection; twice does no harm."""
+        self._database.close()
