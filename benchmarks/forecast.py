@@ -1,22 +1,22 @@
 """Is a forecast what comes true? Forecast and realised spend for a self-consistency, on recorded pools.
 
-    python -m benchmarks.forecast [POOLS] [--repetitions 4] [--traces 2] [--level 0.99] [--starts each okg] [--up-to 32]
+    python -m benchmarks.forecast [POOLS] [--repetitions 2] [--traces 2 4 8] [--levels 0.95 0.99] [--runs 8]
 
-For every pool of 100 recorded questions or more: the first ``traces`` traces per question teach a prior, the batch is
-played on (`pets.engine.forecast`), and the mean traces per question at which the forecast reaches ``level`` are set
-against those at which okg, replayed from the same start, does (not less than what is spent already), both on rising
-curves, both for the vote of 64 traces. The start is so many traces of *each* question, or as many per question on
-average as *okg* itself spends them. Printed per pool: the median forecast, what is realised by the mean of the
-repetitions, and the ratio of each forecast; per start: the median over pools of |ratio - 1| for the median forecast,
-and the median over all single forecasts. Both are looked for up to ``up-to`` traces per question. Without recorded
-pools only the starter pool.
+For every pool of 100 recorded questions or more: okg spends 2, 4 and 8 traces per question on average, drawn with
+replacement from the pool, whose vote is then the vote over infinitely many. Its tallies there teach a prior, the batch
+is played on (`pets.engine.forecast`), and the mean traces per question at which the forecast reaches a level are set
+against those at which okg, going on from the same start, does by the mean of the repetitions (not less than the start).
+Both are rising curves. No question gets more than 64 traces; a level that is not reached then counts as 64 per
+question, what it takes to find out, in forecast and realised spend alike. Printed for every pool, start and level: the
+median forecast, what is realised, and the ratio; in the end the quartiles of |ratio - 1| of all, of those *ahead*,
+whose level is neither there at the start nor out of reach (the others are easy), and of all single forecasts, with how
+many levels are out of reach and how often that was forecast. Without recorded pools only the starter pool.
 """
 
 import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,33 +25,32 @@ from scipy.optimize import isotonic_regression
 from benchmarks._pools import recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.forecast import forecast
-from pets.lab.calibration import tally_after
+from pets.core.tally import Tally, majority
+from pets.engine.forecast import MAX_TRACES, forecast
 from pets.lab.config import ReplayConfig
-from pets.lab.curves import curve_of_order
-from pets.lab.draws import Draw, draw_traces
-from pets.lab.labelled import read_answers
+from pets.lab.labelled import LabelledPool, read_answers
 from pets.pools import Pool, load, read_pools
 from pets.registry import make_policy
+from pets.types import Question, Trace
 
 Floats = NDArray[np.float64]
-Start = Literal["each", "okg"]
 
 LEAST_QUESTIONS = 100
-SIMULATED_RUNS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Forecasts of one pool's spend, one per repetition, and the spend that came true, in mean traces per question."""
+    """Forecasts of a pool's spend for a level, one per repetition, and the spend that came true, per question."""
 
     pool: str
+    start: int
+    level: float
     forecasts: tuple[float, ...]
     realised: float
 
     @property
     def ratios(self) -> list[float]:
-        """Forecast over realised spend; infinite where the forecast never reaches the level."""
+        """Forecast over realised spend."""
         return [predicted / self.realised for predicted in self.forecasts]
 
     @property
@@ -59,50 +58,75 @@ class Outcome:
         """That of the median forecast."""
         return float(np.median(self.ratios))
 
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether the level was not reached with all the traces that a question may get."""
+        return self.realised >= MAX_TRACES
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the level was reached, after the start."""
+        return self.start < self.realised and not self.out_of_reach
+
 
 def spend_at(curves: Sequence[Floats], questions: int, level: float) -> float:
-    """Mean traces per question at which the mean of the curves, made to rise, reaches the level."""
+    """Mean traces per question at which the mean of the curves, made to rise, reaches the level; else the most."""
     rising = isotonic_regression(np.mean(curves, axis=0)).x
     place = int(np.searchsorted(rising, level - 1e-9))
-    return place / questions if place < len(rising) else float("nan")
+    return place / questions if place < len(rising) else float(MAX_TRACES)
 
 
-def okg_order(draw: Draw, first: int, up_to: float) -> NDArray[np.int64]:
-    """The question of each trace when every question has ``first`` traces and okg spends the rest of ``up_to``."""
-    N, P = draw.paths.shape
-    allocator = Allocator(make_policy("okg"), Budget(round(N * min(up_to, P)), P), draw.questions())
-    allocator.adopt(trace for path in draw.traces.values() for trace in path[:first])
-    places = {question.id: row for row, question in enumerate(draw.pool.questions)}
-    order = [row for row in range(len(places)) for _ in range(first)]
+def okg_run(
+    pool: LabelledPool, rng: np.random.Generator, starts: Sequence[int]
+) -> tuple[Floats, dict[int, list[Tally]]]:
+    """One run of okg over traces drawn with replacement: self-consistency after each of them, tallies at the starts."""
+    questions = pool.questions
+    N, targets = len(questions), [majority(question.labels) for question in questions]
+    rows = {question.id: row for row, question in enumerate(questions)}
+    asked = [Question(question.id, options=pool.options) for question in questions]
+    allocator = Allocator(make_policy("okg"), Budget(N * MAX_TRACES, MAX_TRACES), asked)
+    right, agree, tallies = np.zeros(N, dtype=np.bool_), [0.0], {}
     while launches := allocator.ask(1):
         for launch in launches:
-            allocator.tell(draw.traces[launch.question][launch.number])
-            order.append(places[launch.question])
-    return np.array(order)
+            row = rows[launch.question]
+            question = questions[row]
+            drawn = int(rng.integers(len(question.labels)))
+            tokens = question.tokens[drawn] if question.tokens else 0
+            allocator.tell(Trace(launch.question, launch.number, question.labels[drawn], tokens=tokens))
+            answer = allocator.verdict(launch.question).answer
+            right[row] = answer is not None and answer == targets[row]
+            agree.append(right.mean())
+        for start in starts:
+            if allocator.told == start * N:
+                tallies[start] = [allocator.tally(question.id) for question in questions]
+    return np.array(agree), tallies
 
 
-def predicted(draw: Draw, sizes: NDArray[np.int64], level: float, up_to: float) -> float:
-    """The spend that is forecast from the first ``sizes`` (N,) traces of every question; infinite beyond ``up_to``."""
-    tallies = [tally_after(draw, row, size) for row, size in enumerate(sizes.tolist())]
-    P, okg, seed = draw.size, make_policy("okg"), draw.repetition
-    for most in sorted({min(reach, up_to, float(P)) for reach in (4.0 * sizes.mean(), up_to)}):  # a near end is cheaper
-        played = forecast(tallies, okg, up_to=most, max_traces=P, horizon=P, runs=SIMULATED_RUNS, seed=seed)
-        if (budget := played.budget_for(level)) is not None:
-            return budget
-    return float("inf")
-
-
-def measured(pool: Pool, start: Start, config: ReplayConfig, traces: int, level: float, up_to: float) -> Outcome:
+def measured(
+    pool: Pool, config: ReplayConfig, starts: Sequence[int], levels: Sequence[float], runs: int
+) -> list[Outcome]:
     """Forecasts and realised spend of one pool."""
-    read = read_answers(pool)
-    curves, budgets = [], []
-    N = len(read.questions)
+    read, curves = read_answers(pool), []
+    budgets: dict[tuple[int, float], list[float]] = {(start, level): [] for start in starts for level in levels}
     for repetition in range(config.repetitions):
-        draw = draw_traces(read, config, repetition)
-        order = okg_order(draw, traces if start == "each" else 0, up_to)
-        curves.append(curve_of_order(order, draw).agree / N)
-        budgets.append(predicted(draw, np.bincount(order[: traces * N], minlength=N), level, up_to))
-    return Outcome(pool.name, tuple(budgets), max(float(traces), spend_at(curves, N, level)))
+        curve, tallies = okg_run(read, np.random.default_rng(config.seeds(pool.name, repetition)), starts)
+        curves.append(curve)
+        for start, seen in tallies.items():
+            played = forecast(seen, make_policy("okg"), targets=levels, runs=runs, seed=repetition)
+            for level in levels:
+                budget = played.budget_for(level)
+                budgets[start, level].append(float(MAX_TRACES) if budget is None else budget)
+    N = len(read.questions)
+    return [
+        Outcome(pool.name, start, level, tuple(found), max(float(start), spend_at(curves, N, level)))
+        for (start, level), found in budgets.items()
+    ]
+
+
+def quartiles(errors: Sequence[float]) -> dict[str, float]:
+    """The three quartiles of some errors, and their number."""
+    lower, median, upper = (round(float(x), 3) for x in np.percentile(errors, (25, 50, 75))) if errors else (0.0,) * 3
+    return {"of": len(errors), "lower": lower, "median": median, "upper": upper}
 
 
 def pools_of(folder: str | None) -> Iterator[Pool]:
@@ -116,34 +140,32 @@ def pools_of(folder: str | None) -> Iterator[Pool]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pools", nargs="?", help="their folder; else PETS_POOLS")
-    parser.add_argument("--repetitions", type=int, default=4)
-    parser.add_argument("--traces", type=int, default=2)
-    parser.add_argument("--level", type=float, default=0.99)
-    parser.add_argument("--up-to", type=float, default=32.0)
-    parser.add_argument("--starts", nargs="+", choices=("each", "okg"), default=("each", "okg"))
+    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--traces", type=int, nargs="+", default=(2, 4, 8))
+    parser.add_argument("--levels", type=float, nargs="+", default=(0.95, 0.99))
+    parser.add_argument("--runs", type=int, default=8, help="simulated runs of a forecast")
     args = parser.parse_args()
     print(__doc__)
-    pools, config = list(pools_of(args.pools)), ReplayConfig(repetitions=args.repetitions)
-    figures = {}
-    for start in args.starts:
-        outcomes = []
-        for pool in pools:
-            outcome = measured(pool, start, config, args.traces, args.level, args.up_to)
+    config = ReplayConfig(repetitions=args.repetitions)
+    outcomes: list[Outcome] = []
+    for pool in pools_of(args.pools):
+        for outcome in measured(pool, config, args.traces, args.levels, args.runs):
             outcomes.append(outcome)
-            median, ratios = np.median(outcome.forecasts), " ".join(f"{ratio:.2f}" for ratio in outcome.ratios)
+            place = "out of reach" if outcome.out_of_reach else "" if outcome.ahead else "there at the start"
             print(
-                f"{start:5}{pool.name:34} forecast {median:6.2f}  realised {outcome.realised:6.2f}  "
-                f"ratio {outcome.ratio:.2f}  each {ratios}",
+                f"{pool.name:34}{outcome.start:3} {outcome.level:g}  forecast {np.median(outcome.forecasts):6.2f}  "
+                f"realised {outcome.realised:6.2f}  ratio {outcome.ratio:.2f}  {place}",
                 flush=True,
             )
-        single = [abs(ratio - 1.0) for outcome in outcomes for ratio in outcome.ratios]
-        figures[start] = {
-            "pools": len(outcomes),
-            "median_error": round(float(np.median([abs(outcome.ratio - 1.0) for outcome in outcomes])), 3),
-            "median_error_of_single_forecasts": round(float(np.median(single)), 3),
-        }
-    setting = {"repetitions": args.repetitions, "traces": args.traces, "level": args.level}
-    print(json.dumps({"benchmark": "forecast", **setting, "starts": figures}))
+    unreached = [outcome for outcome in outcomes if outcome.out_of_reach]
+    figures = {
+        "error": quartiles([abs(outcome.ratio - 1.0) for outcome in outcomes]),
+        "error_ahead": quartiles([abs(outcome.ratio - 1.0) for outcome in outcomes if outcome.ahead]),
+        "error_of_single_forecasts": quartiles([abs(ratio - 1.0) for outcome in outcomes for ratio in outcome.ratios]),
+        "out_of_reach": len(unreached),
+        "out_of_reach_as_forecast": sum(outcome.ratio >= 1.0 for outcome in unreached),
+    }
+    print(json.dumps({"benchmark": "forecast", **vars(args), "figures": figures}))
 
 
 if __name__ == "__main__":

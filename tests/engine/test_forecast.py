@@ -1,5 +1,7 @@
 """Planning backwards: a forecast begins where the run stands, and rises."""
 
+from collections import Counter
+
 import pytest
 
 from pets.core.certificate import expected_consistency
@@ -28,5 +30,26 @@ def test_a_large_batch_is_forecast_as_a_whole_whatever_its_order():
     """Every second question is split: a simulation of some of them must not see the others alone."""
     tallies = [Tally((2,), options=4), Tally((1, 1), options=4)] * 700
     played = forecast(tallies, OKG(), up_to=2.2, runs=2)
-    now, *_ = expected_consistency(tallies, fit_prior(dict.fromkeys(tallies[:2], 700)), 64)
+    now, *_ = expected_consistency(tallies, fit_prior(dict.fromkeys(tallies[:2], 700)))
     assert played.consistency[0] == pytest.approx(now, abs=0.03)
+
+
+def test_a_forecast_begins_at_the_figure_that_the_run_prints():
+    """Both mean the vote over infinitely many traces."""
+    tallies = [Tally((3,), options=4)] * 150 + [Tally((2, 1), options=4)] * 50
+    played = forecast(tallies, OKG(), up_to=3.1, runs=20)
+    mean, *_ = expected_consistency(tallies, fit_prior(Counter(tallies)))
+    assert played.consistency[0] == pytest.approx(mean, abs=0.02)
+
+
+def test_no_question_gets_more_than_its_cap():
+    near_ties = [Tally((2, 2), options=2)] * 20
+    capped = forecast(near_ties, OKG(), max_traces=6, runs=2)
+    assert capped.mean_budget[-1] == 6.0 and capped.budget_for(0.99) is None
+    assert forecast([Tally((3, 3), options=2)] * 4, OKG(), max_traces=6, runs=2).mean_budget.tolist() == [6.0] * 96
+
+
+def test_targets_that_are_near_end_the_forecast_early():
+    near_ties = [Tally((2, 1), options=2)] * 20
+    near, far = (forecast(near_ties, OKG(), max_traces=20, targets=[target], runs=2) for target in (0.5, 0.999))
+    assert (near.mean_budget[-1], far.mean_budget[-1]) == (12.0, 20.0)

@@ -25,8 +25,6 @@ from pets.registry import make_policy, typed_policy
 from pets.store import RunSummary, Store
 from pets.store.database import DEFAULT_STORE
 
-UP_TO = 32.0  # mean traces per question
-
 
 @option_group("Forecast")
 class ForecastOptions:
@@ -40,7 +38,7 @@ class ForecastOptions:
     )
     policy: str = option("An index policy that sees counts.", "okg")
     up_to: float | None = option(
-        "The largest budget to look at, in mean traces per question; 32, or half as much again as is spent.",
+        "The largest budget to look at, in mean traces per question; by default as many as a question may get.",
         at_least=1.0,
     )
 
@@ -62,10 +60,11 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     pets forecast last --target-consistency 0.99    a run of runs.db, finished or not
     pets forecast gpqa.jsonl                        a recorded pool, by replaying it
 
-    A run is played on under the prior that its own traces teach, and a pool is replayed: self-consistency is agreement
-    with the vote of 64 traces per question, those that the run has included. Each budget comes with the command that
-    takes the run there. The curve is drawn on stderr; its points are one line of JSON on stdout where that is no
-    terminal.
+    A run is played on under the prior that its own traces teach, and self-consistency is what the run itself prints:
+    the share of answers that are the vote over infinitely many traces. No question gets more than the run's
+    --max-traces. A pool is replayed, and its vote is that of the traces drawn, 64 of a question at most. Each budget
+    comes with the command that takes the run there. The curve is drawn on stderr; its points are one line of JSON on
+    stdout where that is no terminal.
     """
     with progress_bar("playing on") as progress:
         if question.store is None and not run.isdecimal() and run != "last":
@@ -75,10 +74,13 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     curve, questions = source.curve, source.questions
     _draw(curve, question.policy)
     budgets = {f"{target:g}": curve.budget_for(target) for target in question.target_consistency}
+    say(f"Self-consistency is the share of answers that are {source.vote}; now {curve.consistency[0]:.3f}.")
     for target, mean in budgets.items():
-        total = f"more than {curve.mean_budget[-1]:g}x" if mean is None else f"{mean:.1f}x"
-        words = total if mean is None else f"{total} ({round(mean * questions):,} traces in all)"
-        say(f"self-consistency {target}: {words}{'' if mean is None else source.way_on(mean)}")
+        if mean is None:
+            words = source.not_reached(question.up_to)
+        else:
+            words = f"{mean:.1f}x ({round(mean * questions):,} traces in all){source.way_on(mean)}"
+        say(f"self-consistency {target}: {words}")
     if sys.stdout.isatty():
         return
     points = [
@@ -89,12 +91,24 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
 
 @dataclass(frozen=True, slots=True)
 class ForecastSource:
-    """A curve over mean budgets, of how many questions, and of which run if it is one's."""
+    """A curve over mean budgets, of how many questions, and of which run if it is one's.
+
+    ``vote`` is what answers are compared with. No question got more than ``cap`` traces.
+    """
 
     curve: Forecast
     questions: int
+    vote: str
+    cap: int | None
     run: RunSummary | None = None
     store: str = DEFAULT_STORE
+
+    def not_reached(self, up_to: float | None) -> str:
+        """Why a target has no budget: the cap of a question, or the end of what was looked at."""
+        end = float(self.curve.mean_budget[-1])
+        if self.cap is None or end < self.cap:
+            return f"more than {end if up_to is None else up_to:g}x"
+        return f"not reached with at most {self.cap} per question: {self.curve.consistency[-1]:.3f} is the most"
 
     def way_on(self, mean: float) -> str:
         """The command that takes the run to a mean budget, in its own unit; nothing for a pool."""
@@ -119,18 +133,18 @@ def _played_on(
         allocator, ids, summary = restored(view), [problem.id for problem in view.problems()], view.summary()
         tallies = [allocator.tally(id) for id in sampled(ids, PRIOR_QUESTIONS)]
         cap = allocator.budget.cap
-    up_to = question.up_to or max(UP_TO, 1.5 * summary.traces / max(1, len(ids)))
-    say(f"{count(simulation.repetitions, 'run')} of {count(len(ids), 'question')} played on: up to half a minute.")
+    say(f"{count(simulation.repetitions, 'run')} of {count(len(ids), 'question')} played on: up to a minute.")
     curve = play_on(
         tallies,
         make_policy(question.policy),
-        up_to=up_to,
-        max_traces=cap and max(cap, int(up_to)),
+        up_to=question.up_to,
+        max_traces=cap,
+        targets=question.target_consistency,
         runs=simulation.repetitions,
         seed=simulation.seed,
         progress=progress,
     )
-    return ForecastSource(curve, len(ids), summary, path)
+    return ForecastSource(curve, len(ids), "the vote over infinitely many traces", cap, summary, path)
 
 
 def _replayed(
@@ -147,9 +161,11 @@ def _replayed(
     if result.option is not None:
         raise InputError(f"{policy} has no curve over budgets; choose an index policy such as okg.")
     traces, values = result.traces[0], result.consistency
-    grid = np.linspace(1.0, min(question.up_to or UP_TO, float(traces[-1])), 96)
+    drawn = round(traces[-1])
+    grid = np.linspace(1.0, min(question.up_to or drawn, drawn), 96)
     curves = np.array([np.interp(grid, traces, row) for row in values])
-    return ForecastSource(Forecast(grid, curves.mean(axis=0), curves.std(axis=0)), len(pool.questions))
+    vote = f"the vote of the {drawn} traces of a question that each replay draws"
+    return ForecastSource(Forecast(grid, curves.mean(axis=0), curves.std(axis=0)), len(pool.questions), vote, drawn)
 
 
 def _draw(curve: Forecast, policy: str) -> None:

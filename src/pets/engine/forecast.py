@@ -2,11 +2,11 @@
 
 What the batch has shown gives every question a posterior: a mixture of Dirichlets under the learned prior, then theta.
 From there the run is played on, again and again: theta is drawn for every question, the policy spends on, answers come
-from theta, and the share of leaders that are the vote of ``horizon`` traces (as in the replay lab; ``None``: that are
-argmax theta) is the self-consistency. (How an adaptive policy will spend has no closed form; everything that it decides
-by has.)
+from theta, and the share of leaders that are argmax theta, the vote of infinitely many traces, is the self-consistency,
+as in the run's own figure. (How an adaptive policy will spend has no closed form; everything that it decides by has.)
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,15 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import LearnedPrior, fit_prior
-from pets.core.tally import Tally, majority
+from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.types import Question, Trace
 
 QUESTIONS = 600  # that a simulation plays with, evenly spread over the batch's tallies
 WIDTH = 8  # traces in flight
 POINTS = 96  # of the curve
+MAX_TRACES = 64  # of a question
+NEAR, FAR = 4.0, 32.0  # times what is spent: how far a forecast looks first, and where nothing else ends it
 
 Floats = NDArray[np.float64]
 
@@ -42,7 +44,7 @@ class Forecast:
     deviation: Floats
 
     def budget_for(self, target: float) -> float | None:
-        """Mean traces per question at which the curve, made to rise, reaches the target; ``None`` beyond its end."""
+        """Mean traces per question at which the curve, made to rise, reaches the target; ``None`` if it never does."""
         rising = isotonic_regression(self.consistency).x
         if target > rising[-1]:
             return None
@@ -56,14 +58,17 @@ def forecast(
     tallies: Sequence[Tally],
     policy: Policy,
     *,
-    up_to: float = 32.0,
-    max_traces: int | None = 64,
-    horizon: int | None = 64,
+    up_to: float | None = None,
+    max_traces: int | None = MAX_TRACES,
+    targets: Sequence[float] = (),
     runs: int = 8,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, runs: None,
 ) -> Forecast:
     """Play a batch on to ``up_to`` mean traces per question; ``progress`` hears how many runs of how many are done.
+
+    No question gets more than ``max_traces``, and by default it is played on until all have as many. With ``targets``
+    it ends earlier where they are all reached soon.
 
     >>> from pets.policies.okg import OKG
     >>> easy = forecast([Tally((4,), options=4)] * 60 + [Tally((2, 2), options=4)] * 4, OKG(), up_to=8, runs=4)
@@ -79,16 +84,21 @@ def forecast(
     step = -(-len(ranked) // QUESTIONS)
     sample = ranked[step // 2 :: step]
     now = sum(tally.returned for tally in sample) / len(sample)
-    if up_to <= now:
+    cap = math.inf if max_traces is None else max(now, float(max_traces))
+    if up_to is not None and up_to <= now < cap:
         raise InputError(f"{now:.1f} traces per question are spent already; look further than {up_to:g} with --up-to.")
-    grid = np.linspace(now, up_to, POINTS)
-    rng = np.random.default_rng(seed)
-    total = int(grid[-1] * len(sample))
-    curves = np.empty((runs, POINTS))
-    for run in range(runs):
-        curves[run] = _played(sample, prior, Allocator(policy, Budget(total, max_traces)), grid, horizon, rng)
-        progress(run + 1, runs)
-    return Forecast(grid, curves.mean(axis=0), curves.std(axis=0))
+    far = min(cap, up_to or max_traces or FAR * now)
+    for most in (min(far, NEAR * now), far) if targets else (far,):
+        grid, rng = np.linspace(now, most, POINTS), np.random.default_rng(seed)
+        curves = np.empty((runs, POINTS))
+        for run in range(runs):
+            allocator = Allocator(policy, Budget(int(most * len(sample)), max_traces))
+            curves[run] = _played(sample, prior, allocator, grid, rng)
+            progress(run + 1, runs)
+        played = Forecast(grid, curves.mean(axis=0), curves.std(axis=0))
+        if most == far or all(played.budget_for(target) is not None for target in targets):
+            break
+    return played
 
 
 def _played(
@@ -96,11 +106,10 @@ def _played(
     prior: LearnedPrior,
     allocator: Allocator,
     grid: Floats,
-    horizon: int | None,
     rng: np.random.Generator,
 ) -> Floats:
     """Self-consistency along the grid in one simulated continuation."""
-    rows = [_Simulated(tally, prior.draw(tally, rng), horizon, rng) for tally in tallies]
+    rows = [_Simulated(tally, prior.draw(tally, rng), rng) for tally in tallies]
     allocator.add(*(Question(str(row), options=tally.options) for row, tally in enumerate(tallies)))
     allocator.adopt(trace for row, tally in enumerate(tallies) for trace in _past(row, tally))
     right = np.array([allocator.verdict(str(row)).answer == rows[row].target for row in range(len(rows))])
@@ -118,17 +127,13 @@ def _played(
 
 
 class _Simulated:
-    """One question's answers to come, drawn from its theta, and the vote that counts as right."""
+    """One question's answers to come, drawn from its theta, and the answer that counts as right."""
 
-    def __init__(self, tally: Tally, theta: Floats, horizon: int | None, rng: np.random.Generator) -> None:
+    def __init__(self, tally: Tally, theta: Floats, rng: np.random.Generator) -> None:
         self.tally = tally
         self._edges, self._rng, self._chance = np.cumsum(theta), rng, tally.voting_chance
         self._path = [trace.answer for trace in _past(0, tally)]
-        if horizon is None:
-            self.target: str | None = str(int(theta.argmax()))
-        else:
-            self.answer(horizon - 1)
-            self.target = majority(self._path[:horizon])
+        self.target = str(int(theta.argmax()))
 
     def answer(self, number: int) -> str | None:
         """What trace ``number`` says; the same whenever it is asked."""
