@@ -75,7 +75,7 @@ def test_labels_leave_no_answer_as_none():
         ("number", "She has 48 + 24 = <<48+24=72>>72 clips.\n#### 72", "72"),
         ("text", "So it was Paris.\n#### Paris", "paris"),
         ("choice", "(B)", "B"),
-        ("math", "Squaring gives $x = 3$, so the answer is $\\boxed{\\frac{1}{2}}$.", "1/2"),
+        ("math", "Squaring gives $x = 3$, so the answer is $\\boxed{\\frac{1}{2}}$.", "0.5"),
         ("number", "see the appendix", None),
     ],
 )
@@ -87,3 +87,31 @@ def test_gold_takes_the_label_of_the_answers_that_equal_it():
     kind = make_answer_type("math")
     assert kind.gold_label("0.5", ["7", None, "1/2"]) == "1/2"
     assert kind.gold_label("8", ["7"]) == "8" and kind.gold_label("", ["7"]) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "text", "form", "spelling"),
+    [
+        ("number", "Therefore, the total is **$222.36**.", "222.36 USD", "$222.36"),
+        ("number", "The answer is 16,800,000 people.", "16800000", "16,800,000"),
+        ("number", r"So it is \boxed{\frac{3}{4}}.", "0.75", r"\frac{3}{4}"),
+        ("math", r"So $x = \frac{3}{4}$.", "0.75", r"\frac{3}{4}"),
+        ("math", r"Hence \boxed{2\sqrt 3}", r"2\sqrt{3}", r"2\sqrt 3"),
+        ("text", "The answer is **São Paulo**.", "sao paulo", "São Paulo"),
+        ("text", "The answer is May 1, 2021.", "2021-05-01", "May 1, 2021"),
+        ("yesno", "The answer is: False.", "no", "False"),
+        (r"regex:x=(\S+)", "x=Köln, x=Łódź.", "lodz", "Łódź"),
+        ("choice", "The answer is (c).", "C", "C"),
+        ("auto", "The answer is 8.730.", "8.73", "8.730"),
+    ],
+)
+def test_an_answer_is_read_with_its_spelling(spec, text, form, spelling):
+    assert make_answer_type(spec).read(text) == (form, spelling)
+
+
+def test_a_type_that_writes_extract_may_call_that_of_its_base():
+    class Lowered(Number):
+        def extract(self, text):
+            return super().extract(text.lower())
+
+    assert Lowered().read("THE ANSWER IS 5.") == ("5", "5") == Lowered().read("the answer is 5.")

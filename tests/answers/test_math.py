@@ -71,7 +71,7 @@ def test_different_answers_stay_apart(one, other):
 @pytest.mark.parametrize(
     ("text", "form"),
     [
-        (r"Hence \boxed{\frac{1}{2}}.", "1/2"),
+        (r"Hence \boxed{\frac{1}{2}}.", "0.5"),
         (r"The answer is $\frac{\pi}{2}$. It follows.", r"\frac{\pi}{2}"),
         (r"The answer is \(2\sqrt 3\).", r"2\sqrt{3}"),
         ("The final answer is 2x+1. Done.", "2x+1"),

@@ -19,34 +19,34 @@ from pets.answers.number import Number
         ("1{,}234", "1234"),
         (r"58\,500", "58500"),
         ("58 500", "58500"),
-        ("1,234,567.5", "2469135/2"),
+        ("1,234,567.5", "1234567.5"),
         ("3.0", "3"),
         ("36.00", "36"),
         ("-0", "0"),
         ("+5", "5"),
         ("−5", "-5"),
         ("５", "5"),
-        (".5", "1/2"),
+        (".5", "0.5"),
         ("5.", "5"),
-        ("0.5", "1/2"),
-        ("1/2", "1/2"),
-        ("2/4", "1/2"),
-        ("½", "1/2"),
-        ("2½", "5/2"),
-        ("1 4/5", "9/5"),
-        (r"\frac12", "1/2"),
-        (r"\dfrac{1}{2}", "1/2"),
+        ("0.5", "0.5"),
+        ("1/2", "0.5"),
+        ("2/4", "0.5"),
+        ("½", "0.5"),
+        ("2½", "2.5"),
+        ("1 4/5", "1.8"),
+        (r"\frac12", "0.5"),
+        (r"\dfrac{1}{2}", "0.5"),
         (r"-\frac{35}{9}", "-35/9"),
         (r"\frac{-35}{9}", "-35/9"),
-        (r"1\frac{4}{5}", "9/5"),
-        (r"-1\frac{4}{5}", "-9/5"),
+        (r"1\frac{4}{5}", "1.8"),
+        (r"-1\frac{4}{5}", "-1.8"),
         ("1e3", "1000"),
-        ("1.5E-3", "3/2000"),
+        ("1.5E-3", "0.0015"),
         (r"6.02\times10^{23}", "602000000000000000000000"),
         ("5%", "5 %"),
         (r"5\%", "5 %"),
         ("$5", "5 USD"),
-        (r"\$5.50", "11/2 USD"),
+        (r"\$5.50", "5.5 USD"),
         ("$5$", "5"),
         (r"90^\circ", "90 °"),
         ("90°", "90 °"),
@@ -62,7 +62,7 @@ from pets.answers.number import Number
         ("147+147=294", "294"),
         ("10²", "100"),
         ("1,23", None),
-        ("1.234,56", "30864/25"),
+        ("1.234,56", "1234.56"),
         ("1/0", None),
         (r"\frac{1}{0}", None),
         ("1/2/3", None),
@@ -94,7 +94,7 @@ def test_canonical(answer, number):
         ("The answer is $18.", "18 USD"),
         ("The answer is 2 and 3.", None),
         ("The answer is the sum, 42.", "42"),
-        (r"The final answer is \(\frac{3}{4}\).", "3/4"),
+        (r"The final answer is \(\frac{3}{4}\).", "0.75"),
         ("#### 73", "73"),
         (r"So \boxed{073}", "73"),
         (r"The answer is 5, that is \boxed{x}", None),
@@ -113,16 +113,17 @@ integers = st.integers(-(10**40), 10**40)
 
 @given(integers, st.integers(1, 10**20))
 def test_fractions_are_exact(above, below):
-    value = str(Fraction(above, below))
-    assert Number().canonical(f"{above}/{below}") == value
+    value = Number().canonical(f"{above}/{below}")
+    assert value is not None and Fraction(value) == Fraction(above, below)
     assert Number().canonical(f"\\frac{{{above}}}{{{below}}}") == value
     assert Number().canonical(value) == value
 
 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=12))
 def test_decimals_are_exact(decimal: Decimal):
-    assert Number().canonical(format(decimal, "f")) == str(Fraction(decimal))
-    assert Number().canonical(format(decimal, "E")) == str(Fraction(decimal))
+    value = Number().canonical(format(decimal, "f"))
+    assert value is not None and "/" not in value and Fraction(value) == Fraction(decimal)
+    assert Number().canonical(format(decimal, "E")) == value
 
 
 @given(integers)
@@ -134,7 +135,8 @@ def test_grouped_digits_are_the_same_number(value):
 def test_a_form_is_final(text):
     form = Number().canonical(text)
     assert form is None or Number().canonical(form) == form
-    assert form is None or form.split(" ")[0] == str(Fraction(form.split(" ")[0]))
+    value = "" if form is None else form.split(" ")[0]
+    assert "/" not in value or value == str(Fraction(value))
 
 
 def test_hostile_numbers_are_refused_at_once():

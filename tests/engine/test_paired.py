@@ -11,14 +11,27 @@ from pets.samplers import Prompt
 PROBLEMS = {id: Problem(id, Prompt("?"), "math", "1/2") for id in "abcd"}
 
 
+def voted(id, answer, **fields):
+    return Answer(id, answer, canonical=answer, **fields)
+
+
 def test_answers_are_compared_as_their_type_compares_them():
-    first = [Answer("a", "1/2", right=True), Answer("b", "x+1"), Answer("c", None, right=False), Answer("d", "3")]
-    second = [Answer("a", "1/2", right=True), Answer("b", "1+x"), Answer("c", "7", gold="1/2", right=False)]
-    compared = compare_runs(PROBLEMS, first, [*second, Answer("e", "1")])
+    first = [
+        voted("a", "1/2", right=True),
+        voted("b", "x+1"),
+        Answer("c", None, right=False),
+        voted("d", "3"),
+    ]
+    second = [
+        voted("a", "1/2", right=True),
+        voted("b", "1+x"),
+        voted("c", "7", gold="1/2", right=False),
+    ]
+    compared = compare_runs(PROBLEMS, first, [*second, voted("e", "1")])
     assert (compared.shared, compared.first_only, compared.second_only) == (3, 1, 1)
     assert compared.differences == (Difference("c", None, "7", None),)
     assert compared.accuracy == PairedAccuracy(2, 1, 1, 0, 0)
-    assert compare_runs(PROBLEMS, [Answer("d", "3")], [Answer("d", "3")]).accuracy is None
+    assert compare_runs(PROBLEMS, [voted("d", "3")], [voted("d", "3")]).accuracy is None
 
 
 @pytest.mark.parametrize(("only", "other"), [(0, 0), (1, 9), (9, 1), (30, 25)])

@@ -7,6 +7,8 @@ import pytest
 
 from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
+from pets.answers.number import Number
+from pets.answers.text import Text
 from pets.confidence import Confidence
 from pets.core.tally import Tally
 from pets.engine.budget import TokenPrice
@@ -145,7 +147,30 @@ def test_a_comparison_that_is_broken_off_leaves_the_classes_as_they_were():
 @pytest.mark.parametrize("finish", ["length", "repetition", "content_filter", "MAX_TOKENS"])
 def test_a_trace_that_was_cut_gave_no_answer(finish):
     traces = [Completion("The answer is B.", reason, 9) for reason in (finish, "stop")]
-    assert opened().read(traces) == [None, "B"]
+    assert opened().read(traces) == [None, ("B", "B")]
+
+
+def test_an_answer_is_shown_as_most_traces_of_its_class_wrote_it_the_earliest_of_equals():
+    wrote = (("5.5 USD", "$5.50"), ("5.5", "5.5"), ("5.5 USD", "5.50 dollars"), ("5.5", None), ("7", "seven"))
+    question = OpenQuestion(Problem("q", Prompt("?"), "number"), Number())
+    for number, (form, spelling) in enumerate(wrote):
+        question.add(StoredTrace("q", number, form, spelling=spelling))
+    votes = (("5.5 USD", 4.0), ("7", 1.0))
+    answer = question.answer(Verdict("q", "5.5 USD", votes, 5, 0), lambda decision: 0.9, complete=True)
+    assert (answer.answer, answer.canonical, answer.votes) == ("5.5", "5.5 USD", {"5.5": 4, "seven": 1})
+    assert question.spellings() == {"5.5 USD": "5.5", "5.5": "5.5", "7": "seven"}
+
+
+def test_classes_that_are_spelled_alike_keep_their_votes_apart():
+    traces = [StoredTrace("q", 0, "1234", spelling="1.234"), StoredTrace("q", 1, "1.234", spelling="1.234")]
+    votes = (("1234", 1.0), ("1.234", 1.0))
+    answer = opened(traces).answer(Verdict("q", "1234", votes, 2, 0), lambda decision: 0.5, complete=True)
+    assert answer.votes == {"1.234": 1, "1.234 (1.234)": 1} and answer.answer == "1.234"
+
+
+def test_a_form_that_an_older_store_has_as_a_fraction_joins_the_decimal():
+    question = OpenQuestion(Problem("q", Prompt("?"), "text"), Text())
+    assert question.restore(["1/2", "0.5", "1/3"]) == {"1/2": "0.5", "0.5": "0.5", "1/3": "1/3"}
 
 
 def test_a_vote_that_was_cut_off_counts_the_prefix_and_all_where_the_prefix_is_empty():

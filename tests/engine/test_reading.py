@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from pets.answers.base import AnswerType
 from pets.answers.choice import Choice
 from pets.answers.math import Math
 from pets.engine.question import UNREAD, OpenQuestion
-from pets.engine.reading import LONG_READ_CHARS, QUICK_QUESTION_S, ReadingThreads, read_again
+from pets.engine.reading import LONG_READ_CHARS, QUICK_QUESTION_S, ReadingThreads, form_of, read_again
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt
+from pets.store import StoredTrace
 
 from ..waiting import PATIENCE_S
 
@@ -40,7 +41,8 @@ def read(*work):
     async def together():
         threads = ReadingThreads()
         try:
-            return await asyncio.gather(*(threads.read(question, traces) for question, traces in work))
+            answers = await asyncio.gather(*(threads.read(question, traces) for question, traces in work))
+            return [list(map(form_of, readings)) for readings in answers]
         finally:
             threads.close()
 
@@ -183,14 +185,14 @@ class SlowReading(Looping):
 
     begun: threading.Event
     gate: threading.Event
-    read: list[str]
+    heard: list[str]
 
     def extract(self, text):
         self.begun.set()
         if "wait" in text:
             assert self.gate.wait(PATIENCE_S)
-        self.read.append(Looping.extract(self, text))
-        return self.read[-1]
+        self.heard.append(Looping.extract(self, text))
+        return self.heard[-1]
 
 
 @pytest.fixture
@@ -222,7 +224,7 @@ def test_a_reading_for_which_nobody_waits_any_more_goes_on_to_its_end(slow_readi
         slow_reading.gate.set()
         return await other
 
-    assert asyncio.run(left()) == ["2"] and slow_reading.read == ["1", "2"]
+    assert list(map(form_of, asyncio.run(left()))) == ["2"] and slow_reading.heard == ["1", "2"]
 
 
 @pytest.mark.timeout(60)
@@ -234,7 +236,7 @@ def test_a_reading_for_which_nobody_waits_any_more_does_not_go_on_for_ever(slow_
         (await begin(threads, slow_reading, "loop")).cancel()
         return await threads.read(question(slow_reading), [Completion("a 2", "stop", 10)])
 
-    assert asyncio.run(left()) == ["2"] and slow_reading.read == ["2"]
+    assert list(map(form_of, asyncio.run(left()))) == ["2"] and slow_reading.heard == ["2"]
     assert slow_reading.ended.wait(PATIENCE_S)
 
 
@@ -255,7 +257,9 @@ def test_what_is_being_read_when_the_run_is_to_end_is_given_up(slow_reading, mon
 
 @pytest.mark.timeout(60)
 def test_a_text_that_was_given_up_is_read_again(looping):
-    assert read_again(looping, "a 1") == "1" and read_again(looping, "loop") == UNREAD
+    readable, loop = (StoredTrace("q", 0, text=text, finish=UNREAD) for text in ("a 1", "loop"))
+    assert read_again(looping, readable) == replace(readable, answer="1", finish="stop")
+    assert read_again(looping, loop) == loop
 
 
 ENDLESS = """

@@ -97,16 +97,16 @@ def test_without_a_type_the_first_traces_choose_one_and_the_run_keeps_it(tmp_pat
 
     first = asyncio.run(run(Engine(questions, sampler=Scripted(answer), budget="10x", store=store)))
     assert [chosen.name for chosen in choices] == ["number"]
-    assert all(set(first[f"q{i}"].votes) <= {"4", "5"} for i in range(8)) and first["options"].answer == "A"
-    assert first["own"].answer == "paris"
+    assert all(set(first[f"q{i}"].votes) <= {"4.0", "5.0"} for i in range(8)) and first["options"].answer == "A"
+    assert (first["own"].answer, first["own"].canonical) == ("Paris", "paris")
     again = asyncio.run(run(Engine.resume(store, sampler=Scripted(answer), budget="+2x")))
-    assert len(choices) == 1 and all(set(again[f"q{i}"].votes) <= {"4", "5"} for i in range(8))
+    assert len(choices) == 1 and all(set(again[f"q{i}"].votes) <= {"4.0", "5.0"} for i in range(8))
     assert sum(row.traces for row in again.values()) == 120
 
 
 def test_keep_going_chooses_a_type_too():
     solution = solve(["2 + 2?"] * 4, sampler=Scripted(numbers), budget="8x", keep_going=True)
-    assert all(set(row.votes) <= {"4", "5"} for row in solution.answers)
+    assert all(set(row.votes) <= {"4.0", "5.0"} for row in solution.answers)
 
 
 def test_a_small_budget_chooses_by_several_traces_too():
@@ -123,7 +123,7 @@ def test_a_small_budget_chooses_by_several_traces_too():
 
 def test_what_no_type_fits_is_text():
     solution = solve(["Where?"] * 4, sampler=Scripted(lambda prompt, seed: "The answer is Paris."), budget="8x")
-    assert {row.answer for row in solution.answers} == {"paris"}
+    assert {(row.answer, row.canonical) for row in solution.answers} == {("Paris", "paris")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +412,7 @@ def test_a_resumed_run_knows_the_classes_of_what_it_has(near, tmp_path):
     engine = Engine.resume(store, solution.run, sampler=sampler, budget="+1")
     _, (answer,) = run_to_the_end(engine)
     assert engine.allocator.verdict("f").votes == (("1", 4.0), ("9", 2.0))
-    assert answer.votes == {"1": 4, "9": 2}
+    assert (answer.canonical, answer.votes) == ("1", {"3": 4, "9": 2})
 
 
 def test_a_system_message_and_an_answer_type_for_all():

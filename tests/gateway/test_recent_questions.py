@@ -19,7 +19,7 @@ def add(recent, id, key="alice", texts=("The answer is A.",), error=None):
         number: StoredTrace(id, number, "A", text, "stop", tokens=5, error=error if number == 0 else None)
         for number, text in enumerate(texts)
     }
-    question = SimpleNamespace(traces=traces, representatives=lambda: {"A": "A"})
+    question = SimpleNamespace(traces=traces, spellings=lambda: {"A": "A"})
     request = ApiRequest(
         CHAT, "m", {"messages": [{"role": "user", "content": f"What is {id}?"}]}, False, False, 1, None
     )

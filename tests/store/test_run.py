@@ -33,7 +33,7 @@ def test_traces_come_back_by_question_and_launch_whatever_the_order_of_writing(r
     run.write([Launch("q1", 0), Launch("q0", 0), Launch("q0", 1), Launch("q1", 1)], [])
     run.write([], [FULL, FAILED])
     assert list(run.lost()) == [LostLaunch("q0", 0, 1), LostLaunch("q1", 1, 1)]
-    first = StoredTrace("q0", 0, "4", "four", "stop", tokens=3)
+    first = StoredTrace("q0", 0, "4", "four", "stop", tokens=3, spelling="four")
     run.write([], [first])
     assert list(run.traces()) == [first, FAILED, FULL]
     assert list(run.traces(texts=False)) == [replace(trace, text="") for trace in (first, FAILED, FULL)]

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import ClassVar, Literal, NamedTuple
 
 from pets._extras import missing
-from pets.answers.base import AnswerType
+from pets.answers.base import AnswerType, Reading
 from pets.answers.choice import Choice
 from pets.answers.final import places, visible_text
 from pets.answers.json import Json
@@ -87,9 +87,9 @@ class Auto(AnswerType):
         """As the type that was chosen, or text."""
         return _answer_type(self.type or "text").canonical(answer)
 
-    def extract(self, text: str) -> str | None:
+    def read(self, text: str) -> Reading | None:
         """As the type that was chosen, or text."""
-        return _answer_type(self.type or "text").extract(text)
+        return _answer_type(self.type or "text").read(text)
 
 
 def choose_type(texts: Iterable[str]) -> ChosenType:

@@ -20,22 +20,30 @@ where the final answer stands somewhere special:
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pets.answers.final import places
 
 QUESTION_SECONDS = 20.0
 MAX_CACHED_CHARS = 200  # of an answer whose reading is kept: a cache of 1 << 14 stays within about 30 MB
 BOX = "\\boxed"  # what MATH's worked solutions have their answer in
+AROUND = " \t*_`\"'.,;:"  # an answer, that is no part of it
 GSM8K_MARK = "####"  # what GSM8K's worked solutions end with, before the number
+
+
+class Reading(NamedTuple):
+    """The answer of a text: its canonical ``form``, which is compared, and its ``spelling``, which is shown."""
+
+    form: str
+    spelling: str
 
 
 class AnswerType(ABC):
     """Reads answers into canonical forms, and says which forms are one answer.
 
-    Law: ``canonical`` is idempotent and never ``""``; ``extract`` gives canonical forms; ``same`` is symmetric and
-    pure. :func:`pets.testing.check_answer_type` proves it. Texts may be hostile: both read them in time linear in
-    their length.
+    Law: ``canonical`` is idempotent and never ``""``; ``extract`` gives the canonical forms of ``read``, of which a
+    type writes one at most; ``same`` is symmetric and pure. :func:`pets.testing.check_answer_type` proves it. Texts may
+    be hostile: both read them in time linear in their length.
     """
 
     __slots__ = ()
@@ -76,6 +84,8 @@ class AnswerType(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.merges = cls.same is not AnswerType.same
+        if "extract" in vars(cls) and "read" not in vars(cls):
+            cls.read = AnswerType._extracted  # type: ignore[method-assign]
 
     @property
     def options(self) -> int | None:
@@ -98,12 +108,25 @@ class AnswerType(ABC):
         """The canonical form of an answer that was already extracted; ``None`` if it does not parse."""
 
     def extract(self, text: str) -> str | None:
-        """The canonical answer of a model's free text; ``None`` if nothing parses.
+        """The canonical answer of a model's free text; ``None`` if nothing parses."""
+        # Of a type that writes `extract` and calls this one, `read` is that `extract`.
+        readers = (vars(kind)["read"] for kind in type(self).__mro__ if "read" in vars(kind))
+        read = next(reader for reader in readers if reader is not AnswerType._extracted)
+        reading: Reading | None = read(self, text)
+        return None if reading is None else reading.form
+
+    def read(self, text: str) -> Reading | None:
+        """The answer of a model's free text, and how the text spells it; ``None`` if nothing parses.
 
         The last ``\\boxed{...}`` decides alone; then what follows the last "answer is"; then the last line.
         """
-        answers = (self.canonical(passage) for _, passage in places(text))
-        return next((answer for answer in answers if answer is not None), None)
+        readings = ((self.canonical(passage), passage) for _, passage in places(text))
+        return next((Reading(form, passage.strip(AROUND)) for form, passage in readings if form is not None), None)
+
+    def _extracted(self, text: str) -> Reading | None:
+        """:meth:`read` of a type that writes ``extract``: its forms are what is shown."""
+        form = self.extract(text)
+        return None if form is None else Reading(form, form)
 
     def same(self, first: str, second: str) -> bool:
         """Whether two canonical forms are one answer. Where canonical forms are unique, equality is all."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pets.answers.base import AnswerType
+from pets.answers.base import AnswerType, Reading
 from pets.answers.final import visible_text
 from pets.answers.text import Text
 from pets.errors import InputError
@@ -63,9 +63,9 @@ class Judge(AnswerType):
         """As of text."""
         return Text().canonical(answer)
 
-    def extract(self, text: str) -> str | None:
+    def read(self, text: str) -> Reading | None:
         """As of text."""
-        return Text().extract(text)
+        return Text().read(text)
 
     def same(self, first: str, second: str) -> bool:
         """Equality: what a model says comes before, when an answer is read."""

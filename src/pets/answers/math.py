@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from pets._extras import check_installed
 from pets.answers import quantity
-from pets.answers.base import MAX_CACHED_CHARS, AnswerType
+from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Reading
 from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seconds
 from pets.answers.final import Place, places, strip_openers
 from pets.answers.latex import COMMAND, NAME, comparable, normalize, word
@@ -26,7 +26,8 @@ MAX_CHARS = 2000  # what is longer is no answer
 SOON_SECONDS = 0.2  # of processor time; most comparisons take a few hundredths
 MAX_WORDS = 6  # of a verbal answer
 MAX_EXPRESSION_CHARS = 200  # in prose
-EXACT = Pattern(r"-?[0-9]+(?:/[0-9]+)?(?: \S+(?: [0-9/]+ \S+)*)?")
+AROUND_FORMULA = " \t\n$*_`.,;"
+EXACT = Pattern(r"-?[0-9]+(?:[/.][0-9]+)?(?: \S+(?: [0-9/.]+ \S+)*)?")
 NAMED = Pattern(rf"[\s$]*({NAME.pattern})\s*=([^=]*)")
 LINE = Pattern(r"y=(.*x.*)")
 JOINED = Pattern(r"(?i)[\s$]*(?:or|and|,|;|\\text\{\s*(?:or|and)\s*\})[\s$]*")
@@ -57,7 +58,7 @@ class Math(AnswerType):
     r"""Formulas and numbers in LaTeX. A comparison may cost ``seconds`` of processor time, a question 20 times that.
 
     >>> print(Math().canonical(r"\dfrac{1}{2}"), Math().canonical("0.50"), Math().canonical(r"$x = 2\sqrt 3$"))
-    1/2 1/2 2\sqrt{3}
+    0.5 0.5 2\sqrt{3}
     """
 
     operator_only: ClassVar[bool] = False
@@ -82,7 +83,7 @@ class Math(AnswerType):
             return None
         return _canonical(answer) if len(answer) > MAX_CACHED_CHARS else cached_canonical(answer)
 
-    def extract(self, text: str) -> str | None:
+    def read(self, text: str) -> Reading | None:
         """The formula in a box, a tag or a JSON field, else of the last statement, else of the last line."""
         comma = quantity.writes_decimal_commas(text)
         passages = list(places(text))
@@ -96,16 +97,16 @@ class Math(AnswerType):
             pass
         return None
 
-    def _read(self, place: Place, passage: str, comma: bool, first: str) -> str | None:
+    def _read(self, place: Place, passage: str, comma: bool, first: str) -> Reading | None:
         """The formula of a passage, else the number that it comes to, else what is said in a few words."""
         if place == "boxed":
-            return self.canonical(passage)
+            return self._formula(passage)
         if place == "first":
             return None
         bare = strip_openers(EXCLAMATION.sub("", passage.strip("*_ ")))
         formulas = _formulas(quantity.without_condition(bare))
         if formulas:
-            return self.canonical(_result(formulas[0] if place == "cue" else formulas[-1]))
+            return self._formula(_result(formulas[0] if place == "cue" else formulas[-1]))
         prose = quantity.with_points(bare) if comma else bare
         number = _number(prose)
         if number is None and place == "line":
@@ -113,15 +114,19 @@ class Math(AnswerType):
         sentence = SENTENCE.split(bare)[0].strip("*_ \"'“”")
         expression = UNITS.sub("", SAID.split(sentence)[-1])
         if number is None and _is_expression(expression):
-            return self.canonical(_result(expression))
+            return self._formula(_result(expression))
         if number is None:
-            value = (quantity.concluded if place == "line" else quantity.stated)(prose)
-            number = None if value is None else quantity.show(value)
+            number = (quantity.concluded if place == "line" else quantity.stated)(prose)
         if number is None and (verbal := VERBAL.search(passage)):
-            return self.canonical(verbal[0])
+            return self._formula(verbal[0])
         if number is None and place != "line" and _is_short(sentence):
-            return self.canonical(sentence)
-        return number
+            return self._formula(sentence)
+        return None if number is None else Reading(quantity.show(number), number.written.strip())
+
+    def _formula(self, text: str) -> Reading | None:
+        form = self.canonical(text)
+        number = _number(text) if form is not None and EXACT.fullmatch(form) else None
+        return None if form is None else Reading(form, (number.written if number else text).strip(AROUND_FORMULA))
 
     def same_at_once(self, first: str, second: str) -> bool | None:
         """What spelling, numbers and words decide."""
@@ -164,8 +169,11 @@ class Math(AnswerType):
 
 
 def _canonical(answer: str) -> str | None:
-    text = _number(answer) or normalize(answer)
-    text = _number(text) or text
+    text = answer
+    for _ in range(2):  # as it stands, and rewritten
+        if number := _number(text):
+            return quantity.show(number)
+        text = normalize(answer)
     return text if 0 < len(text) <= MAX_CHARS else None
 
 
@@ -197,11 +205,10 @@ def _formulas(line: str) -> list[str]:
     return formulas
 
 
-def _number(text: str) -> str | None:
+def _number(text: str) -> quantity.Quantity | None:
     """The exact number or quantity that the text is, or that a name in it stands for."""
     named = NAMED.fullmatch(text)
-    value = quantity.read(named[2] if named and named[1] != "y" else text, letters=False)
-    return None if value is None else quantity.show(value)
+    return quantity.read(named[2] if named and named[1] != "y" else text, letters=False)
 
 
 def _result(formula: str) -> str:

@@ -1,4 +1,4 @@
-r"""Numbers, exactly: ``073`` is ``73``, ``3.0`` is ``3``, ``0.5``, ``1/2`` and ``\frac12`` are ``1/2``.
+r"""Numbers, exactly: ``073`` is ``73``, ``3.0`` is ``3``, ``1/2`` and ``\frac12`` are ``0.5``.
 
 Units and currencies are kept; a number without one is the same as with it, because voters on one question differ in
 writing the unit far more often than in meaning another number. So is ``5%`` the same as ``5`` and as ``0.05``. Units
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pets.answers import quantity
-from pets.answers.base import AnswerType
+from pets.answers.base import AnswerType, Reading
 from pets.answers.final import Place, places, strip_openers
 from pets.answers.quantity import AmbiguousError, Quantity
 from pets.patterns import Pattern
@@ -19,10 +19,10 @@ EXCLAMATION = Pattern(r"(?:\A|[^!])‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
 
 @dataclass(frozen=True, slots=True)
 class Number(AnswerType):
-    """An integer or a reduced fraction, with its unit if it has one.
+    """An integer, a decimal or a reduced fraction, with its unit if it has one.
 
     >>> Number().canonical("1,234.50"), Number().canonical("m+n=127"), Number().canonical("many")
-    ('2469/2', '127', None)
+    ('1234.5', '127', None)
     >>> Number().extract("3 bags of 14 make 42 apples.")
     '42'
     """
@@ -36,7 +36,7 @@ class Number(AnswerType):
         value = quantity.equated(answer)
         return None if value is None else quantity.show(value)
 
-    def extract(self, text: str) -> str | None:
+    def read(self, text: str) -> Reading | None:
         """The number in a box, a tag or a JSON field, else of the last statement, else what the last line comes to."""
         comma = quantity.writes_decimal_commas(text)
         passages = [(place, quantity.with_points(passage) if comma else passage) for place, passage in places(text)]
@@ -44,7 +44,7 @@ class Number(AnswerType):
         try:
             for place, passage in passages:
                 if (value := _read(place, passage, first)) is not None:
-                    return quantity.show(value)
+                    return Reading(quantity.show(value), value.written.strip())
         except AmbiguousError:
             pass
         return None

@@ -11,7 +11,7 @@ in meaning another one. Two units are two answers, however they convert, unless 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from string import digits, punctuation
@@ -21,16 +21,21 @@ from pets.answers.rational import in_words
 from pets.patterns import END, LETTER, START, Match, Pattern, escape
 
 MAX_BEFORE_CHARS = 40
+MAX_DECIMALS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value with its unit, and where it stands in a text; in ``5 ft 10 in``, what follows the 5 is the unit."""
+    """A value with its unit, where it stands in a text, and as it is ``written`` there.
+
+    In ``5 ft 10 in``, what follows the 5 is the unit.
+    """
 
     value: Fraction
     unit: str = ""
     start: int = 0
     end: int = 0
+    written: str = field(default="", compare=False)
 
 
 UNITS = {
@@ -171,8 +176,21 @@ def read(text: str, *, letters: bool = True) -> Quantity | None:
 
 
 def show(quantity: Quantity) -> str:
-    """``73``, ``-1/2`` or ``5 km``."""
-    return f"{quantity.value} {quantity.unit}".strip()
+    """``73``, ``-0.5``, ``1/3`` or ``5 km``."""
+    return f"{_decimal(quantity.value)} {quantity.unit}".strip()
+
+
+def _decimal(value: Fraction) -> str:
+    """A number as a decimal where that ends within ``MAX_DECIMALS``, else as a reduced fraction.
+
+    >>> [_decimal(Fraction(*ratio)) for ratio in ((5559, 25), (-1, 2), (6, 3), (2, 3))]
+    ['222.36', '-0.5', '2', '2/3']
+    """
+    scaled = value * 10**MAX_DECIMALS
+    if value.denominator == 1 or scaled.denominator != 1:
+        return str(value)
+    sign, digits = "-" * (value < 0), str(abs(scaled.numerator)).zfill(MAX_DECIMALS + 1)
+    return f"{sign}{digits[:-MAX_DECIMALS]}.{digits[-MAX_DECIMALS:].rstrip('0')}"
 
 
 def parse(form: str) -> Quantity:
@@ -205,7 +223,7 @@ def quantity_at(text: str, start: int, *, letters: bool = True) -> Quantity | No
         value, unit = quantity.value, f"{quantity.unit} {show(part)}"
         if part.unit == "¢":
             value, unit = value + _in_wholes(part), quantity.unit
-        quantity = Quantity(value, unit, start, part.end)
+        quantity = Quantity(value, unit, start, part.end, text[start : part.end])
     return quantity
 
 
@@ -244,7 +262,7 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
     end = unit_end
     if not unit and end < len(text) and (ordinal := ORDINAL.match(text, end)):
         end = ordinal.end()
-    return Quantity(value, unit, start, end) if _ends(text, end) else None
+    return Quantity(value, unit, start, end, text[start:end]) if _ends(text, end) else None
 
 
 def _ends(text: str, index: int) -> bool:
@@ -263,7 +281,7 @@ def _words_at(text: str, start: int) -> Quantity | None:
     if words is None:
         return None
     unit, end = unit_at(text, words[1], letters=False)
-    return Quantity(words[0], unit, start, end)
+    return Quantity(words[0], unit, start, end, text[start:end])
 
 
 # In prose

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import re2
 
-from pets.answers.base import AnswerType
+from pets.answers.base import AROUND, AnswerType, Reading
 from pets.answers.final import visible_text
 from pets.answers.text import Text
 from pets.errors import InputError
@@ -42,7 +42,7 @@ class Regex(AnswerType):
         """As free text: folded."""
         return Text().canonical(answer)
 
-    def extract(self, text: str) -> str | None:
+    def read(self, text: str) -> Reading | None:
         """What the last match says, of those near the end, else of all."""
         visible = visible_text(text)[-MAX_CHARS:].encode("utf-8", "replace").decode()
         for start, limit in ((max(0, len(visible) - NEAR_END_CHARS), NEAR_END_CHARS + 1), (0, MAX_MATCHES)):
@@ -52,7 +52,9 @@ class Regex(AnswerType):
                     return None
                 last = match
             if last is not None:
-                return self.canonical(next((group for group in last.groups() if group is not None), last[0]))
+                match = next((group for group in last.groups() if group is not None), last[0])
+                form = self.canonical(match)
+                return None if form is None else Reading(form, match.strip(AROUND))
         return None
 
 

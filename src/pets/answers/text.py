@@ -16,7 +16,7 @@ from itertools import islice
 from typing import ClassVar
 
 from pets.answers import phrases, quantity, rational
-from pets.answers.base import MAX_CACHED_CHARS, AnswerType
+from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Reading
 from pets.answers.final import places, strip_openers
 from pets.patterns import END, START, Pattern
 from pets.patterns import LETTER as WORD_LETTER
@@ -80,21 +80,25 @@ class Text(AnswerType):
         """In one spelling: folded, without article and punctuation; dates and numbers in their own."""
         return cached_canonical(answer) if len(answer) <= MAX_CACHED_CHARS else _canonical(answer)
 
-    def extract(self, text: str) -> str | None:
+    def read(self, text: str) -> Reading | None:
         """What a box, a tag, a JSON field or the last statement says, else a short line, else what a sentence names."""
         passages = list(places(text))
         first = next((passage for place, passage in passages if place == "first"), "")
         for place, passage in passages:
             answer: str | None = None
             if place == "boxed":
-                return self.canonical(passage)
+                return self._reading(passage)
             if place in ("cue", "marked"):
                 answer = _stated(passage, whole=place == "marked")
             elif place == "line":
                 answer = None if DOUBT.search(passage) else _concluded(passage, first)
             if answer is not None:
-                return None if _is_doubtful(answer) else self.canonical(answer)
+                return None if _is_doubtful(answer) else self._reading(answer)
         return None
+
+    def _reading(self, answer: str) -> Reading | None:
+        form = self.canonical(answer)
+        return None if form is None else Reading(form, _spelling(answer))
 
 
 def _canonical(answer: str) -> str | None:
@@ -105,6 +109,17 @@ def _canonical(answer: str) -> str | None:
         if answer == before:
             return answer or None
     return None
+
+
+def _spelling(answer: str) -> str:
+    """An answer as it is written, without what stands around it.
+
+    >>> _spelling(" **São  Paulo**."), _spelling("Yes, because it is prime"), _spelling(r"\\text{Red}")
+    ('São Paulo', 'Yes', 'Red')
+    """
+    text = _unwrap(" ".join(answer.translate(INVISIBLE).split()))
+    whole = FONT.fullmatch(text) or YES_OR_NO.match(text)
+    return whole[1] if whole else text
 
 
 cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)

@@ -4,7 +4,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pets.answers.base import AnswerType
+from pets.answers.base import AnswerType, Reading
 from pets.answers.final import boxed, places, visible_text
 from pets.patterns import END, START, Pattern
 
@@ -50,26 +50,32 @@ class YesNo(AnswerType):
     instruction = 'End with "The answer is yes." or "The answer is no."'
 
     def canonical(self, answer: str) -> str | None:
+        """Yes or no."""
+        reading = self._read(answer)
+        return None if reading is None else reading.form
+
+    def _read(self, answer: str) -> Reading | None:
         """The word that the passage begins with, or the verdict that it ends with ("... is false.")."""
         composed = unicodedata.normalize("NFC", answer[:MAX_COMPOSED_CHARS]) + answer[MAX_COMPOSED_CHARS:MAX_CHARS]
         bare = " ".join(DRESS.sub(" ", composed).split())
         if BOTH.match(bare) or UNSURE.search(bare):
             return None
         if word := ANSWER.match(bare):
-            return WORDS[word[1].casefold()]
+            return Reading(WORDS[word[1].casefold()], word[1])
         if len(answer) <= MAX_CHARS and (verdict := VERDICT.search(bare)):
             positive = verdict[2].lower() in ("true", "correct")
-            return "yes" if positive is not bool(verdict[1]) else "no"
+            return Reading("yes", "Yes") if positive is not bool(verdict[1]) else Reading("no", "No")
         return None
 
-    def extract(self, text: str) -> str | None:
+    def read(self, text: str) -> Reading | None:
         """What is in a box, else after "answer is"; else in the first and the last line, unless they disagree."""
         visible = visible_text(text)
         for place, passage in places(text):
             if place == "line":
                 break
-            if (answer := self.canonical(passage)) is not None or place == "boxed":
+            if (answer := self._read(passage)) is not None or place == "boxed":
                 return answer
         lines = [line for line in visible.splitlines() if line.strip()]
-        ends = {self.canonical(line) for line in (lines[0], lines[-1])} - {None} if lines else set()
-        return ends.pop() if len(ends) == 1 and boxed(visible) is None else None
+        readings = [reading for line in (*lines[-1:], *lines[:1]) if (reading := self._read(line)) is not None]
+        alike = len({reading.form for reading in readings}) == 1
+        return readings[0] if alike and boxed(visible) is None else None

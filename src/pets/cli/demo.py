@@ -102,7 +102,9 @@ class LivePart:
     @property
     def verdict(self) -> str:
         """How many of the answers are the recorded vote."""
-        same = sum(answer.answer is not None and answer.answer == self.population[answer.id] for answer in self.answers)
+        same = sum(
+            answer.canonical is not None and answer.canonical == self.population[answer.id] for answer in self.answers
+        )
         return f"{same} of {len(self.answers)} votes are those of the traces that were recorded earlier."
 
     def questions(self) -> tuple[VotedQuestion, ...]:

@@ -372,9 +372,10 @@ def _question_facts(view: RunView, id: str) -> Facts:
 
 
 def _trace_facts(trace: StoredTrace, shares: Sequence[ModelShare]) -> dict[str, Any]:
-    names = ("number", "answer", "finish", "tokens", "seconds", "error", "text")
+    names = ("number", "finish", "tokens", "seconds", "error", "text")
+    answers = {"answer": trace.spelling or trace.answer, "canonical": trace.answer}
     model = {"model": shares[trace.model].name} if shares else {}
-    return {name: getattr(trace, name) for name in names} | model
+    return answers | {name: getattr(trace, name) for name in names} | model
 
 
 def _print_question(facts: Facts) -> None:
@@ -384,6 +385,8 @@ def _print_question(facts: Facts) -> None:
     echo(*texts.split("\n"), "")
     votes = sorted(facts["votes"].items(), key=lambda vote: -vote[1])
     _print_fact("answer", "none" if facts["answer"] is None else facts["answer"])
+    if facts["canonical"] != facts["answer"]:
+        _print_fact("compared as", facts["canonical"])
     if facts.get("gold") is not None:
         verdict = {True: " (right)", False: " (the answer is wrong)", None: ""}[facts.get("right")]
         _print_fact("gold", f"{facts['gold']}{verdict}")

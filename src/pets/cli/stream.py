@@ -180,7 +180,7 @@ class RunningStream:
 
     def _print(self, answer: Answer) -> None:
         self.summary.add(answer)
-        self.agreed += answer.answer is not None and answer.answer == (self.targets or {}).get(answer.id)
+        self.agreed += answer.canonical is not None and answer.canonical == (self.targets or {}).get(answer.id)
         self.write(answer.to_plain())
 
     def _print_summary(self) -> None:

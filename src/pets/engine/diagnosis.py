@@ -223,7 +223,8 @@ async def _live_trace(sampler: Sampler, problem: Problem, spec: RunSpec, length:
     started = clock()
     [trace] = await sampler.sample(prompt, 1, spec.serving.seed, replace(spec.sampling, max_tokens=limit))
     answer_type = answer_type_of(problem, spec.reading.answer)
-    answer = None if is_cut(trace.finish) else answer_type.extract(trace.text)
+    reading = None if is_cut(trace.finish) else answer_type.read(trace.text)
+    answer = None if reading is None else reading.spelling
     name = spec_of(answer_type) or type(answer_type).__name__
     return LiveTrace(problem.id, answer, name, trace.finish, trace.tokens, clock() - started, excerpt_of(trace.text))
 

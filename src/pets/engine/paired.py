@@ -87,7 +87,7 @@ def compare_runs(
             only_second += 1
             continue
         shared += 1
-        if not _same(problems[other.id], answer.answer, other.answer, answer_type):
+        if not _same(problems[other.id], answer.canonical, other.canonical, answer_type):
             differences.append(Difference(other.id, answer.answer, other.answer, answer.gold))
         if answer.right is not None and other.right is not None:
             right.append((answer.right, other.right))

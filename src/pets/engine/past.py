@@ -1,7 +1,6 @@
 """What an earlier process has paid for: taken in by the parts of a driver before it goes on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from pets.core.allocator import Allocator
 from pets.core.cost import CostEstimator, UnitCost
@@ -61,9 +60,7 @@ class PastRun:
             return
         types = {problem.id: answer_type_of(problem, self._spec.reading.answer) for problem in self._problems}
         unread = [trace for trace in self._run.traces() if trace.finish == UNREAD and trace.text]
-        forms = [read_again(types[trace.question], trace.text) for trace in unread]
-        pairs = [(trace, form) for trace, form in zip(unread, forms, strict=True) if form != UNREAD]
-        self._run.set_answers(replace(trace, answer=form, finish="stop") for trace, form in pairs)
+        self._run.set_answers(read_again(types[trace.question], trace) for trace in unread)
 
 
 def charge_lost(run: Run) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from pets.answers.auto import Auto
-from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Classes
+from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Classes, Reading
 from pets.core.certificate import Decision
 from pets.core.money import Currency
 from pets.core.patterns import K0, NAMES, pattern
@@ -28,8 +28,8 @@ Certify = Callable[[Decision], float]
 Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
 """Whether two forms of a question are the same, and the processor seconds that it took to say so."""
 
-TraceReader = Callable[[Completion, AnswerType], str | None]
-"""The form of a trace's answer; where that is a text, as the answer type reads it."""
+TraceReader = Callable[[Completion, AnswerType], Reading | None]
+"""A trace's answer; where that is a text, as the answer type reads it."""
 
 Outcome = Literal["read", "cut", "refused", "unreadable", "failed"]
 REFUSALS = frozenset({"content_filter", "refusal"})  # finish reasons
@@ -112,6 +112,8 @@ def excerpt_of(text: str) -> str:
 class Answer:
     """One question's outcome, the same for every verb.
 
+    ``answer`` is what most traces of the winning class wrote, the earliest of equals; ``canonical`` the form that was
+    compared. ``votes`` name each class as its traces wrote it, too.
     ``certificate`` is the probability that ``answer`` is the vote over infinitely many traces, weighted where the
     votes that decided were; with a ``zone``, that no other answer is ahead of it by more. ``votes`` are in the order
     of first launch. ``traces`` were paid for; of them ``no_answer`` cast no vote: ``failed`` never came, ``cut`` were
@@ -142,6 +144,7 @@ class Answer:
     right: bool | None = None
     error: str | None = None
     zone: float | None = None
+    canonical: str | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """A row of JSON; gold, right, error and zone only where there is one.
@@ -149,7 +152,8 @@ class Answer:
         >>> Answer("q1", "42", {"42": 3}, 0.8, traces=3).to_plain()["votes"]
         {'42': 3}
         """
-        row = {column.name: getattr(self, column.name) for column in fields(self)} | {"votes": dict(self.votes)}
+        first = {"id": self.id, "answer": self.answer, "canonical": self.canonical, "votes": dict(self.votes)}
+        row = first | {column.name: getattr(self, column.name) for column in fields(self) if column.name not in first}
         for name in ("gold", "right", "error", "zone"):
             if row[name] is None:
                 del row[name]
@@ -173,9 +177,9 @@ def _shared(forms: tuple[str | None, ...]) -> tuple[str | None, ...]:
 
 
 @lru_cache(maxsize=1 << 14)
-def _form_of_short(answer_type: AnswerType, text: str) -> str | None:
+def _reading_of_short(answer_type: AnswerType, text: str) -> Reading | None:
     """What a short text answers, read once: short answers come again and again."""
-    return answer_type.extract(text)
+    return answer_type.read(text)
 
 
 class QuestionTotals:
@@ -190,6 +194,7 @@ class QuestionTotals:
         "lost",
         "prompt_tokens",
         "refused",
+        "spellings",
         "tokens",
         "unreadable",
         "warmup",
@@ -201,6 +206,7 @@ class QuestionTotals:
         self.excerpt = ""  # of a trace without an answer, until one has one
         self.lost = 0  # attempts that were charged and tried again
         self.best: tuple[BestTrace, ...] = ()
+        self.spellings: dict[tuple[str, str], tuple[int, int]] = {}  # by form: how many traces, the first with a minus
         self.warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
 
     def add(self, trace: StoredTrace, confidence_kind: str | None, price: Currency | None = None) -> None:
@@ -224,6 +230,9 @@ class QuestionTotals:
     def _keep_best(self, trace: StoredTrace, form: str, confidence_kind: str | None) -> None:
         sure = 0.0 if trace.confidences is None else float(getattr(trace.confidences, confidence_kind or "tail"))
         self.excerpt = ""
+        spelling = form if trace.spelling is None else trace.spelling
+        count, first = self.spellings.get((form, spelling), (0, -trace.number))
+        self.spellings[form, spelling] = count + 1, max(first, -trace.number)
         mine = BestTrace(form, trace.number, trace.number, sure, trace.text)
         old = next((best for best in self.best if best.form == form), None)
         if old is None:
@@ -300,20 +309,20 @@ class OpenQuestion:
         merges = answer_type.merges and self._reader is None  # forms of other readers are their own
         self._classes: Classes | None = answer_type.classes() if merges else None
 
-    def read(self, completions: Iterable[Completion]) -> list[str | None]:
-        """The form of each trace; one that was cut at its limit gave no answer."""
-        forms: list[str | None] = []
+    def read(self, completions: Iterable[Completion]) -> list[Reading | None]:
+        """The answer of each trace; one that was cut at its limit gave none."""
+        readings: list[Reading | None] = []
         keeps = self.answer_type.reads_at_once and self.answer_type.__hash__ is not None
         for completion in completions:
             if is_cut(completion.finish):
-                forms.append(None)
+                readings.append(None)
             elif self._reader is not None:
-                forms.append(self._reader(completion, self.answer_type))
+                readings.append(self._reader(completion, self.answer_type))
             elif keeps and len(completion.text) <= MAX_CACHED_CHARS:
-                forms.append(_form_of_short(self.answer_type, completion.text))
+                readings.append(_reading_of_short(self.answer_type, completion.text))
             else:
-                forms.append(self.answer_type.extract(completion.text))
-        return forms
+                readings.append(self.answer_type.read(completion.text))
+        return readings
 
     async def classify(self, forms: Iterable[str | None], compare: Compare) -> None:
         """Find the classes of forms. ``compare`` is awaited where no look decides, and while the question has time."""
@@ -354,8 +363,8 @@ class OpenQuestion:
 
     def label(self, form: str) -> str:
         """The name of a form's class, as far as it is known by now."""
-        if self._classes is None:
-            return form
+        if self._classes is None:  # stores of version 0.2.0 and before have 1/2 for 0.5
+            return form if "/" not in form or self._reader else self.answer_type.canonical(form) or form
         self._note_merges(form, self._classes.add(form))
         return self._classes.find(form)
 
@@ -415,13 +424,14 @@ class OpenQuestion:
     ) -> Answer:
         """The question's row: the verdict and its certificate, each class under its form that was launched first."""
         names, totals = self.representatives(), self.totals
-        verdict = _renamed(verdict, names)
+        verdict, shown = _renamed(verdict, names), self._shown(names)
         answer, mean_tokens = verdict.answer, totals.tokens / verdict.traces if verdict.traces else 0.0
         best, warmup = self._best(answer, names), self.warmup
         return Answer(
             id=self.id,
-            answer=answer,
-            votes={name: int(votes) if votes.is_integer() else votes for name, votes in verdict.votes},
+            answer=None if answer is None else shown.get(answer, answer),
+            canonical=answer,
+            votes={shown.get(name, name): int(votes) if votes.is_integer() else votes for name, votes in verdict.votes},
             certificate=round(certify(Decision.of(verdict, self.options, mean_tokens)), 6),
             traces=verdict.traces + totals.lost,
             no_answer=verdict.no_answer + totals.lost,
@@ -481,10 +491,29 @@ class OpenQuestion:
         """Each form with the first launched one of its class."""
         forms = [best.form for best in sorted(self.totals.best, key=lambda best: best.first)]
         if self._classes is None:
-            return {form: form for form in forms}
+            return {form: self.label(form) for form in forms}
         names = {form: self.label(form) for form in [*forms, *forms]}  # twice: the last may join earlier ones
         first: dict[str, str] = {}
         return {form: first.setdefault(names[form], form) for form in forms}
+
+    def spellings(self) -> dict[str, str]:
+        """Each form with what its class is shown as."""
+        names = self.representatives()
+        shown = self._shown(names)
+        return {form: shown.get(name, name) for form, name in names.items()}
+
+    def _shown(self, names: Mapping[str, str]) -> dict[str, str]:
+        """Each class's name with the spelling that most of its traces have, the earliest of equals; no two alike."""
+        counts: dict[str, dict[str, tuple[int, int]]] = {}
+        for (form, spelling), (count, first) in self.totals.spellings.items():
+            spelled = counts.setdefault(names.get(form, form), {})
+            before = spelled.get(spelling, (0, first))
+            spelled[spelling] = before[0] + count, max(before[1], first)
+        shown: dict[str, str] = {}
+        for name, spelled in counts.items():
+            spelling = max(spelled, key=spelled.__getitem__)
+            shown[name] = f"{spelling} ({name})" if spelling in shown.values() else spelling
+        return shown
 
 
 def _renamed(verdict: Verdict, names: Mapping[str, str]) -> Verdict:

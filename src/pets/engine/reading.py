@@ -17,11 +17,11 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
 from pets.answers.auto import Auto, ChosenType, choose_type
-from pets.answers.base import AnswerType
+from pets.answers.base import AnswerType, Reading
 from pets.engine.arrivals import Wiring
 from pets.engine.judging import Judging
 from pets.engine.question import UNREAD, OpenQuestion
@@ -57,17 +57,17 @@ class ReadingThreads:
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()  # by thread and payer
         self._ends_at = float("inf")
 
-    async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[str | None]:
-        """The form of each trace, whose class is known then; one that was given up is ``UNREAD`` in the list."""
+    async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
+        """The answer of each trace, whose class is known then; one that was given up is ``UNREAD`` in the list."""
         answer_type = question.answer_type
         long = not answer_type.reads_at_once or sum(map(len, map(TEXT_OF, completions))) > LONG_READ_CHARS
         if not long and not answer_type.merges:
             return question.read(completions)
         async with question.reading:
-            forms = await self._read_in_turn(question, completions) if long else question.read(completions)
+            readings = await self._read_in_turn(question, completions) if long else question.read(completions)
             if not answer_type.asks_model:
-                await question.classify(forms, self._compare)
-        return forms
+                await question.classify(map(form_of, readings), self._compare)
+        return readings
 
     def end_soon(self) -> None:
         """The run is to end: what is still being read a second later is given up."""
@@ -78,33 +78,33 @@ class ReadingThreads:
         while self._threads:
             self._threads.popitem()[1].close()
 
-    async def _read_in_turn(self, question: OpenQuestion, completions: list[Completion]) -> list[str | None]:
-        """The form of each trace, one after the other in the thread that reads."""
-        forms: list[str | None] = []
+    async def _read_in_turn(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
+        """The answer of each trace, one after the other in the thread that reads."""
+        readings: list[Reading | None] = []
         for index, completion in enumerate(completions):
             try:
-                forms.append(await self._read_one(question, completion))
+                readings.append(await self._read_one(question, completion))
             except _GivenUpError:
                 completions[index] = replace(completion, finish=UNREAD)
-                forms.append(None)
-        return forms
+                readings.append(None)
+        return readings
 
-    async def _read_one(self, question: OpenQuestion, completion: Completion) -> str | None:
-        """The form of a trace; raises where it takes too long."""
+    async def _read_one(self, question: OpenQuestion, completion: Completion) -> Reading | None:
+        """The answer of a trace; raises where it takes too long."""
         if is_cut(completion.finish):
             return None
         async with self._turn("reading", question):
             worker = self._worker("reading")
             job = worker.submit(lambda: question.read([completion])[0], question.answer_type.reading_seconds)
-            form = asyncio.wrap_future(job.outcome)
+            reading = asyncio.wrap_future(job.outcome)
             try:
-                while not (await asyncio.wait([form], timeout=LOOK_S))[0]:
+                while not (await asyncio.wait([reading], timeout=LOOK_S))[0]:
                     if time.monotonic() > self._ends_at or job.too_long:
                         raise _GivenUpError
             except BaseException:
                 worker.leave(job)
                 raise
-            return form.result()
+            return reading.result()
 
     async def _compare(self, question: OpenQuestion, first: str, second: str) -> tuple[bool, float]:
         """As :data:`~pets.engine.question.Compare`; slow comparisons go to a second thread."""
@@ -181,14 +181,16 @@ class TraceReading:
         self._soft_temperature = soft_temperature
         self.threads = ReadingThreads()
 
-    async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[str | None]:
-        """The form of each trace; the traces are put at what they cost with their judgements."""
+    async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
+        """The answer of each trace; the traces are put at what they cost with their judgements."""
         if question.answer_type.chosen_from_traces and self._choice is not None:
             await self._await_choice(self._choice, question, completions)
-        forms = await self.threads.read(question, completions)
+        readings = await self.threads.read(question, completions)
         if question.answer_type.asks_model and self._judging is not None:
-            forms = await self._judging.join(question, completions, forms)
-        return forms
+            names = await self._judging.join(question, completions, list(map(form_of, readings)))
+            pairs = zip(readings, names, strict=True)
+            readings = [Reading(name, reading.spelling) if reading and name else None for reading, name in pairs]
+        return readings
 
     def with_soft_votes(
         self, question: OpenQuestion, traces: list[StoredTrace], completions: Sequence[Completion]
@@ -281,18 +283,41 @@ def _spelled(answer_type: AnswerType, token: str) -> str:
     return answer_type.canonical(token) or ""
 
 
-def read_again(answer_type: AnswerType, text: str) -> str | None:
-    """The form of a text that was given up before; ``UNREAD`` where it takes too long again."""
+def form_of(reading: Reading | None) -> str | None:
+    """The canonical form of an answer, where there is one."""
+    return None if reading is None else reading.form
+
+
+def read_again(answer_type: AnswerType, trace: StoredTrace) -> StoredTrace:
+    """A trace that was given up before, with its answer; as it is where it takes too long again."""
     worker = _Worker("pets-reading")
-    job = worker.submit(lambda: answer_type.extract(text), answer_type.reading_seconds)
+    job = worker.submit(lambda: answer_type.read(trace.text), answer_type.reading_seconds)
     try:
         while not job.too_long:
             with suppress(TimeoutError):
-                return job.outcome.result(LOOK_S)
-        return UNREAD
+                return replace(trace, finish="stop", **stored_answer(job.outcome.result(LOOK_S)))
+        return trace
     finally:
         worker.leave(job)
         worker.close()
+
+
+class StoredAnswer(TypedDict):
+    """What a stored trace keeps of a reading."""
+
+    answer: str | None
+    spelling: str | None
+
+
+def stored_answer(reading: Reading | None) -> StoredAnswer:
+    """The answer and the spelling of a stored trace; no spelling where it is the canonical form.
+
+    >>> stored_answer(Reading("5.5 USD", "$5.50")), stored_answer(Reading("7", "7"))["spelling"]
+    ({'answer': '5.5 USD', 'spelling': '$5.50'}, None)
+    """
+    if reading is None:
+        return {"answer": None, "spelling": None}
+    return {"answer": reading.form, "spelling": None if reading.spelling == reading.form else reading.spelling}
 
 
 class _GivenUpError(Exception):

@@ -7,12 +7,13 @@ delivered, lost, released or abandoned exactly once.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from pets.answers.base import Reading
 from pets.core.cost import CostEstimator, UnitCost
 from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import FATAL_STATUSES, TraceRequest
 from pets.engine.pacing import Pacing
 from pets.engine.question import OpenQuestion
-from pets.engine.reading import TraceReading
+from pets.engine.reading import TraceReading, stored_answer
 from pets.errors import BudgetError, RefusedError, SamplerError
 from pets.samplers import Completion
 from pets.store import StoredTrace
@@ -76,7 +77,7 @@ class Settlement:
         question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
         try:
-            forms = await self.reading.read(question, completions)
+            readings = await self.reading.read(question, completions)
         except BaseException:  # paid for, and no vote
             if request.reused:  # nothing was sent, and nothing is in the ledger
                 raise
@@ -86,7 +87,7 @@ class Settlement:
             )
             self._arrivals.charge_abandoned(question, self._attempt(request))
             raise
-        traces = self._stored(request, completions, forms, endpoint, seconds)
+        traces = self._stored(request, completions, readings, endpoint, seconds)
         traces = self.reading.with_soft_votes(question, traces, completions)
         await self._ledger.delivered(request, traces)
         question.keep_raw(request.first, completions)
@@ -162,7 +163,7 @@ class Settlement:
         self,
         request: TraceRequest,
         completions: Sequence[Completion],
-        forms: Sequence[str | None],
+        readings: Sequence[Reading | None],
         endpoint: int,
         seconds: float,
     ) -> list[StoredTrace]:
@@ -172,10 +173,9 @@ class Settlement:
             StoredTrace(
                 request.question,
                 number,
-                form,
-                completion.text,
-                completion.finish,
-                completion.confidence,
+                text=completion.text,
+                finish=completion.finish,
+                confidences=completion.confidence,
                 endpoint=endpoint,
                 seconds=seconds,
                 tries=request.tries + 1,
@@ -186,8 +186,9 @@ class Settlement:
                 cached_tokens=completion.cached_tokens,
                 cost=_own_cost(completion, lost),
                 reused_from=completion.reused_from,
+                **stored_answer(reading),
             )
-            for number, (completion, form) in enumerate(zip(completions, forms, strict=True), request.first)
+            for number, (completion, reading) in enumerate(zip(completions, readings, strict=True), request.first)
         ]
 
     def _failed_traces(

@@ -52,7 +52,7 @@ class RecentQuestions:
             "spent": spent,
         }
         question = vote.outcome.question
-        names = question.representatives()
+        names = question.spellings()
         traces = [_trace_row(trace, names, characters) for _, trace in sorted((question.traces or {}).items())]
         answers = sorted(metadata["votes"].items(), key=lambda item: -item[1])
         detail = row | {

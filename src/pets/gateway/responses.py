@@ -86,7 +86,7 @@ def sse_events(vote: Vote, metadata: Mapping[str, Any]) -> Iterator[bytes]:
 
 def _choice(vote: Vote) -> dict[str, Any]:
     """The best trace's choice, else the first one's; log-probabilities stay only where the client asked for them."""
-    raw, best = vote.outcome.question.raw, vote.outcome.question.best(vote.answer.answer)
+    raw, best = vote.outcome.question.raw, vote.outcome.question.best(vote.answer.canonical)
     choice = dict(raw.get(min(raw, default=0) if best is None else best.number) or {})
     if not vote.request.fields.get("logprobs"):
         choice["logprobs"] = None

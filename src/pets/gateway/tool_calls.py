@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pets.answers.base import AnswerType
+from pets.answers.base import AnswerType, Reading
 from pets.answers.json import canonical_json
 from pets.prompts import Completion
 
@@ -21,18 +21,18 @@ class ToolCallReader:
 
     >>> call = {"id": "call_1", "function": {"name": "weather", "arguments": '{"days": 1.0, "city": "Paris"}'}}
     >>> trace = Completion("", "tool_calls", 9, raw={"message": {"tool_calls": [call]}})
-    >>> ToolCallReader()(trace, None), ToolCallReader(("days",))(trace, None)
+    >>> ToolCallReader()(trace, None).form, ToolCallReader(("days",))(trace, None).form
     ('call weather({"city":"Paris","days":1})', 'call weather({"city":"Paris"})')
     """
 
     ignore: tuple[str, ...] = ()
 
-    def __call__(self, completion: Completion, answer_type: AnswerType) -> str | None:
-        """The form of one trace's answer."""
+    def __call__(self, completion: Completion, answer_type: AnswerType) -> Reading | None:
+        """One trace's answer."""
         message = (completion.raw or {}).get("message")
         calls = message.get("tool_calls") if isinstance(message, dict) else None
         if not calls:
-            return answer_type.extract(completion.text)
+            return answer_type.read(completion.text)
         if not isinstance(calls, list) or len(calls) > MAX_CALLS:
             return None
         functions = [call.get("function") if isinstance(call, dict) else None for call in calls]
@@ -40,7 +40,8 @@ class ToolCallReader:
             return None
         forms = [self._form(function) if isinstance(function, dict) else None for function in functions]
         named = [form for form in forms if form is not None]
-        return f"call {', '.join(sorted(named))}" if len(named) == len(forms) else None
+        calls_form = f"call {', '.join(sorted(named))}"
+        return Reading(calls_form, calls_form) if len(named) == len(forms) else None
 
     def _form(self, function: Mapping[str, Any]) -> str | None:
         name, arguments = function.get("name"), function.get("arguments")

@@ -300,7 +300,7 @@ def _voted(run: RunData, index: int) -> VotedQuestion:
         facts.append(f"gold: {cut(answer.gold)}")
     traces = []
     for trace in run.samples.get(answer.id, ()):
-        name = "no answer" if trace.answer is None else cut(trace.answer)
+        name = "no answer" if trace.answer is None else cut(trace.spelling or trace.answer)
         text = trace.error or trace.text or "(no text was kept)"
         traces.append((f"trace {trace.number}: {name}, {trace.tokens} tokens", text[:TRACE_CHARACTERS]))
     return VotedQuestion(

@@ -15,11 +15,16 @@ from pets.store.run import RunView
 
 
 def trace_records(view: RunView) -> Iterator[dict[str, Any]]:
-    """Every trace as plain data, question by question in launch order; ``cost`` in dollars, where models differ."""
+    """Every trace as plain data, question by question in launch order; ``cost`` in dollars, where models differ.
+
+    ``answer`` is as the trace wrote it, ``canonical`` the form that was compared.
+    """
     for trace in view.traces():
         record = asdict(trace)
         measured, cost = record.pop("confidences"), record.pop("cost")
         record["cost"] = None if cost is None else cost / 1e12
+        record["canonical"], spelling = record["answer"], record.pop("spelling")
+        record["answer"] = record["answer"] if spelling is None else spelling
         yield record | {"confidences": None if measured is None else {kind: measured[kind] for kind in KINDS}}
 
 

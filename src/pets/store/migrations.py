@@ -265,4 +265,6 @@ MIGRATIONS: tuple[Step, ...] = (
     ALTER TABLE api_keys ADD COLUMN models TEXT
     """,
     _keys_of_questions,
+    # An answer as its trace wrote it, where that is not its canonical form.
+    "ALTER TABLE traces ADD COLUMN spelling TEXT",
 )

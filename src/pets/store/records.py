@@ -145,7 +145,8 @@ class RunRecord:
 class StoredTrace(Usage):
     """A trace as it came back, whole: enough to vote, to audit and to replay without asking the model again.
 
-    ``answer`` is canonical, ``None`` where no vote is cast; ``error`` says why nothing came back after ``tries``.
+    ``answer`` is canonical, ``None`` where no vote is cast, ``spelling`` how the trace wrote it, where that differs and
+    is known; ``error`` says why nothing came back after ``tries``.
     ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
     the tries before this one that may have been sampled, were charged and came to nothing, and choices that came with
     it unasked. ``model`` is the place of the model that gave it among those of the run. ``soft`` is what the trace
@@ -167,6 +168,7 @@ class StoredTrace(Usage):
     model: int = 0
     soft: SoftVote | None = None
     reused_from: int | None = None
+    spelling: str | None = None
 
     @property
     def launch(self) -> Launch:
@@ -292,7 +294,8 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     counted = (answer, storable(trace.finish), trace.tokens, trace.prompt_tokens)
     soft = None if trace.soft is None else storable(json.dumps(trace.soft.to_plain(), ensure_ascii=False))
     tried = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
-    sampled = (*tried, trace.model, trace.cached_tokens, soft, trace.cost, trace.reused_from)
+    spelling = None if trace.spelling is None else storable(trace.spelling)
+    sampled = (*tried, trace.model, trace.cached_tokens, soft, trace.cost, trace.reused_from, spelling)
     return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 
@@ -302,10 +305,10 @@ def trace_of(row: Row) -> StoredTrace:
     _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
     if not (isinstance(question, str) and isinstance(text, str) and isinstance(tokens, int)):
         raise TypeError("another type than was written")
-    mean, tail, lowest, bottom, measured, *sampled, cached_tokens, soft, cost, reused_from = rest
+    mean, tail, lowest, bottom, measured, *sampled, cached_tokens, soft, cost, reused_from, spelling = rest
     confidences = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
     vote = None if soft is None else SoftVote.from_plain(json.loads(soft))
-    read: Row = (question, number, answer, text, finish, confidences, *sampled, vote, reused_from)
+    read: Row = (question, number, answer, text, finish, confidences, *sampled, vote, reused_from, spelling)
     used = {"tokens": tokens, "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens, "cost": cost}
     return StoredTrace(*read, **used)
 

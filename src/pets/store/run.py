@@ -170,7 +170,7 @@ class Run(RunView):
 
     def set_answers(self, traces: Iterable[StoredTrace]) -> None:
         """Write what traces that are there already say, now that they have been read again."""
-        rows = [(self.id, trace.question, trace.number, trace.answer, trace.finish) for trace in traces]
+        rows = [(self.id, t.question, t.number, t.answer, t.finish, t.spelling) for t in traces]
         with self._database.transaction() as transaction:
             transaction.executemany(sql.SET_ANSWER, rows)
 

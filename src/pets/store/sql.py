@@ -59,17 +59,18 @@ DROP_LAUNCH = (
 )
 ADD_TRACE = (
     "INSERT INTO traces SELECT run, position, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, "
-    "?19, ?20, ?21, ?22 FROM questions WHERE run = ?1 AND id = ?2"
+    "?19, ?20, ?21, ?22, ?23 FROM questions WHERE run = ?1 AND id = ?2"
 )
 SET_ANSWER = (
-    "UPDATE traces SET answer = ?4, finish = ?5 WHERE run = ?1 AND number = ?3 "
+    "UPDATE traces SET answer = ?4, finish = ?5, spelling = ?6 WHERE run = ?1 AND number = ?3 "
     "AND question = (SELECT position FROM questions WHERE run = ?1 AND id = ?2)"
 )
 ADD_TEXT = "INSERT INTO texts SELECT run, position, ?3, ?4 FROM questions WHERE run = ?1 AND id = ?2"
 _TRACE = (
     "SELECT t.question, q.id, t.number, t.answer, {text}, t.finish, t.tokens, t.prompt_tokens, t.mean, t.tail, "
     "t.lowest, t.bottom, t.measured, t.error, t.endpoint, t.seconds, t.tries, t.wasted, t.model, "
-    "t.cached, t.soft, t.cost, t.reused FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question "
+    "t.cached, t.soft, t.cost, t.reused, t.spelling "
+    "FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question "
     "{join}WHERE t.run = ?1 AND "
 )
 _PAGE = "(t.question, t.number) > (?2, ?3) ORDER BY t.question, t.number LIMIT ?4"
