@@ -1,5 +1,6 @@
 """What ``import pets`` promises; adding or removing a name is a decision, not an accident."""
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -85,6 +86,12 @@ def test_the_public_names_are_pinned():
     assert pets.__all__ == NAMES
     assert all(hasattr(pets, name) for name in NAMES)
     assert set(NAMES) <= set(dir(pets))
+
+
+def test_type_checkers_see_the_names_that_python_finds():
+    tree = ast.parse(Path(pets.__file__).read_text("utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert {name.asname: node.module for node in block.body for name in node.names} == pets.HOME_OF
 
 
 def test_every_error_is_public():

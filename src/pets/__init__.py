@@ -9,12 +9,11 @@ Names are imported when they are used: `import pets` alone brings neither numpy 
 """
 
 import importlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pets._version import __version__ as __version__
 
-if TYPE_CHECKING:  # the one list of public names: __getattr__ reads it, too
+if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for Python
     from pets.answers.base import AnswerType as AnswerType
     from pets.api import aask as aask
     from pets.api import ask as ask
@@ -77,8 +76,28 @@ if TYPE_CHECKING:  # the one list of public names: __getattr__ reads it, too
     from pets.types import Trace as Trace
     from pets.types import Verdict as Verdict
 
-IMPORTS = [line.split() for line in Path(__file__).read_text("utf-8").splitlines() if line.startswith("    from pets.")]
-HOME_OF = {public: module for _, module, _, _, _, public in IMPORTS}
+HOMES = {
+    "pets.answers.base": "AnswerType",
+    "pets.api": "aask ask fit record replay solve stream",
+    "pets.core.allocator": "Allocator",
+    "pets.core.budget": "Budget",
+    "pets.core.money": "Currency",
+    "pets.core.policy": "IndexPolicy Policy QuotaPolicy View",
+    "pets.core.tally": "Tally",
+    "pets.engine": "Answer Consistency Engine RunSpec Solution TokenPrice",
+    "pets.errors": "BudgetError BusyError FirstTracesError InputError JobError JobLeftError LocalModelError PetsError "
+    "PoolError RefusedError ReplyError SamplerError SpecError StateError UnreachableError",
+    "pets.lab": "PoolResult ReplayConfig",
+    "pets.plans": "StreamPlan read_plan write_plan",
+    "pets.pools": "Pool PooledQuestion read_pool write_pool",
+    "pets.questions": "Problem",
+    "pets.registry": "make_answer_type make_policy make_sampler",
+    "pets.report.replay_results": "CurvesPlot ReplayResults",
+    "pets.samplers": "Completion Prompt Sampler Sampling",
+    "pets.samplers.openai": "OpenAISampler",
+    "pets.types": "Launch Question Trace Verdict",
+}
+HOME_OF = {name: module for module, names in HOMES.items() for name in names.split()}
 __all__ = sorted([*HOME_OF, "__version__"])  # noqa: PLE0605
 
 
