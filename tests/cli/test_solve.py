@@ -302,6 +302,25 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
     assert plain["questions"] == 10 and plain["curve"][0][0] == 3.5 and plain["mean_budget_for"]["0.5"] >= 3.5
 
 
+def test_a_run_at_its_cap_keeps_the_rest_says_which_target_it_missed_and_goes_on_with_a_higher_cap(
+    questions, serve, tmp_path
+):
+    mock, at = serve()
+    store = tmp_path / "runs.db"
+    solved = pets(
+        "solve", questions, *at, "--budget", "6x", "--max-traces", 3, "--target-consistency", 0.9999, "--store", store
+    )
+    assert "Every question has the 3 traces that --max-traces allows: the rest of the budget was kept." in solved.stderr
+    assert "The target of 0.9999 was not reached with at most 3 per question" in solved.stderr
+    assert "pets resume 1 --max-traces 6" in solved.stderr and mock.stats.traces == 30
+    found = pets("forecast", 1, "--store", store, "--repetitions", 2, "--target-consistency", 0.9999)
+    assert "self-consistency 0.9999: not reached with at most 3 per question" in found.stderr
+    assert "can only raise that" in refused("resume", 1, "--max-traces", 2, "--store", store)
+    assert pets("resume", 1, "--max-traces", 6, "--store", store).exit_code == 0
+    assert mock.stats.traces == 60
+    assert "not reached with at most 6" in pets("forecast", 1, "--store", store, "--target-consistency", 0.9999).stderr
+
+
 def test_a_top_up_that_is_refused_adds_nothing_to_the_budget(questions, serve, tmp_path):
     mock, at = serve()
     store = tmp_path / "runs.db"

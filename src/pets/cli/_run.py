@@ -405,6 +405,21 @@ def _expected_words(zone: float) -> str:
     return f"Expected share of answers that no other is ahead of by more than {100 * zone:g} points"
 
 
+def _end_words(engine: Engine, solution: Solution) -> Iterator[str]:
+    """Why a run that has ended could not buy more, and which target it missed."""
+    cap, target = engine.spec.spending.max_traces, engine.spec.spending.target_consistency
+    if not solution.complete:
+        return
+    at_cap = cap is not None and solution.traces >= cap * solution.questions
+    if at_cap and solution.spent < solution.total:
+        yield f"Every question has the {cap} traces that --max-traces allows: the rest of the budget was kept."
+    if target is not None and solution.consistency[0] < target:
+        run = "RUN" if solution.run is None else solution.run
+        why = f"with at most {cap} per question" if at_cap else "with this budget"
+        way = f"pets resume {run} --max-traces {2 * (cap or 1)}" if at_cap else f"pets forecast {run}"
+        yield f"The target of {target:g} was not reached {why}; go on with: {way}"
+
+
 def _model_words(engine: Engine, solution: Solution) -> str:
     """What each of several models gave, beside the share that it was to give."""
     models, total = engine.spec.serving.models, max(1, sum(solution.models.values()))
@@ -429,13 +444,15 @@ def soft_words(allocator: Allocator) -> str:
 
 def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -> None:
     mean, low, high = solution.consistency
+    interval = f" ({low:.3f} to {high:.3f})" if solution.questions > 1 else ""
     cost = "" if solution.cost is None else f", {amount_words(solution.cost, 'usd')}"
     traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed)"
     tokens = f"{count(solution.tokens, 'token')} and {solution.prompt_tokens:,} of prompts"
     words = [
         f"{answered_words(summary).capitalize()}, {traces}, {tokens}{cost}.",
         f"Spent {amount_words(solution.spent, solution.unit)} of {amount_words(solution.total, solution.unit)}.",
-        f"{_expected_words(solution.zone)} {mean:.3f} ({low:.3f} to {high:.3f}).",
+        f"{_expected_words(solution.zone)} {mean:.3f}{interval}.",
+        *_end_words(engine, solution),
         *remarks(summary, engine.spec.drawn.max_tokens),
     ]
     cap = engine.spec.spending.max_traces

@@ -74,6 +74,7 @@ def resume(
     pets resume last                                    what Ctrl-C, a kill or an outage broke off
     pets resume 3 --budget +2000                        2,000 traces more
     pets resume 3 --budget =16x                         16 per question in all
+    pets resume 3 --max-traces 256 --budget +4x         a question may get 256 now
     pets resume last --replies replies.jsonl            what came of a wave of batch files
     pets resume last questions.jsonl -o rows.jsonl      a stream; without a file its questions come on stdin
 
@@ -89,6 +90,8 @@ def resume(
     by_files = settings.batch_api and not settings.endpoints
     if settings.verb == "stream":
         changed.refuse("stream", f"run {run} is a stream")
+        if "max_traces" in changed.said:
+            raise InputError(f"run {run} is a stream, which keeps its --max-traces: leave it out.")
         refuse_groups(f"run {run} is a stream", LocalModelOptions, RayOptions)
         changes = {"budget": kept.budget, "answer": kept.answer, **changed.said}
         running = resumed_stream(location, run, questions, plan, servers, QuestionOptions(fields=fields), **changes)

@@ -17,6 +17,7 @@ from pets.engine.resume import (
     kept_going,
     note_top_up,
     rebudgeted,
+    recapped,
     run_pace,
     run_record,
     spec_of_run,
@@ -176,6 +177,7 @@ def reopen_run(
     patience: float | None = None,
     answer: str | None = None,
     budget: str | None = None,
+    max_traces: int | None = None,
     keep_going: bool = False,
 ) -> OpenedRun:
     """The run of that number, or the last; :meth:`pets.engine.run.Engine.resume` says what of it can be changed."""
@@ -188,6 +190,9 @@ def reopen_run(
         spec = spec_to_read(stored, record)
         if keep_going:
             spec, record = spec.with_options(keep_going=True), kept_going(record)
+        if max_traces is not None:
+            record = recapped(record, spec, max_traces)
+            spec = spec.with_options(max_traces=max_traces)
         if concurrency is not None:
             spec = spec.with_options(concurrency=concurrency)
         if waves is not None or patience is not None:
@@ -197,7 +202,7 @@ def reopen_run(
         if budget is not None:
             record = rebudgeted(record, budget, len(problems), stored.summary().spent)
         pace = run_pace(spec, record, len(problems), stored)  # or refuses: nothing changes
-        if keep_going or budget is not None:
+        if keep_going or budget is not None or max_traces is not None:
             stored.change(record)
         if budget is not None:
             note_top_up(stored)
@@ -214,7 +219,7 @@ def reopen_run(
         opened,
         stored,
         "unfinished",
-        repeatable=budget is None,
+        repeatable=budget is None and max_traces is None,
         keys=keys,
         cache=cache,
     )

@@ -155,8 +155,20 @@ def spec_to_read(run: RunView, record: RunRecord) -> RunSpec:
 
 def kept_going(record: RunRecord) -> RunRecord:
     """The record of a run that goes on whatever its first traces said."""
-    keeping = {**record.spec.get("keeping", {}), "keep_going": True}
-    return replace(record, spec={**record.spec, "keeping": keeping})
+    return _with_option(record, "keeping", "keep_going", True)
+
+
+def recapped(record: RunRecord, spec: RunSpec, max_traces: int) -> RunRecord:
+    """The record of a run whose questions may get more traces than before."""
+    cap = spec.spending.max_traces
+    if cap is None or max_traces < cap:
+        words = "any number of traces" if cap is None else f"up to {cap} traces"
+        raise InputError(f"this run gives a question {words}; --max-traces {max_traces} can only raise that.")
+    return _with_option(record, "spending", "max_traces", max_traces)
+
+
+def _with_option(record: RunRecord, section: str, name: str, value: object) -> RunRecord:
+    return replace(record, spec={**record.spec, section: {**record.spec.get(section, {}), name: value}})
 
 
 def rebudgeted(record: RunRecord, text: str, questions: int, spent: int) -> RunRecord:

@@ -110,12 +110,14 @@ class Engine(LiveRun):
         patience: float | None = None,
         answer: str | None = None,
         budget: str | None = None,
+        max_traces: int | None = None,
         keep_going: bool = False,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
     ) -> Self:
         """The run of that number, or the last, taken up where it stopped.
 
-        ``budget`` adds to its budget (``+2000``) or says its new total (``=5000``).
+        ``budget`` adds to its budget (``+2000``) or says its new total (``=5000``). ``max_traces`` raises the number of
+        traces that a question may get.
 
         ``keep_going``: also where its first traces cast no vote. ``answer`` is the code that reads its answers, named
         again (``python:...``): a store alone names none.
@@ -133,6 +135,7 @@ class Engine(LiveRun):
             patience=patience,
             answer=answer,
             budget=budget,
+            max_traces=max_traces,
             keep_going=keep_going,
         )
         return cls(opened, on_trace=on_trace)

@@ -88,9 +88,9 @@ class SpendingSpec:
     )
     max_traces: int | None = setting(
         64,
-        "How many traces a question gets at most; a plan's if not given.",
+        "How many traces a question gets at most; a plan's if not given. A run that goes on may be given more.",
         within=Interval(1),
-        verbs=("solve", "batch", "stream", "pool", "serve"),
+        verbs=("solve", "batch", "stream", "pool", "serve", "resume"),
     )
     policy: str | Policy = setting(
         "okg",
