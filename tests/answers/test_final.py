@@ -101,3 +101,11 @@ def test_a_long_sentence_without_an_end_was_cut_and_a_short_one_was_not():
     cut = "There are 36 outcomes. From these we have to take away those in which both dice show an even number that"
     assert number.extract(cut) is None
     assert number.extract("She had 50 apples and gave 8 away. So there are 42 apples left") == "42"
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [(r"So \boxed 7.", "7"), (r"Thus $\boxed 3.5$", "3.5"), (r"\boxed C", "C"), (r"the \boxed answer is 5", None)],
+)
+def test_a_box_without_braces_holds_one_number_or_letter(text, content):
+    assert next((passage for place, passage in places(text) if place == "boxed"), None) == content

@@ -45,3 +45,22 @@ def test_laws():
 
 def test_the_set_is_closed():
     assert YesNo().options == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("300 is not divisible by 7, so no.", "no"),
+        ("It has two divisors; hence, yes!", "yes"),
+        ("17 is prime, thus the answer is yes.", "yes"),
+        ("That's false.", "no"),
+        ("It's not true.", "no"),
+        ("Y", "yes"),
+        ("n.", "no"),
+        ("The variable is N", None),
+        ("Some say yes, so no one knows.", None),
+        ("He said no, so yes, maybe.", None),
+    ],
+)
+def test_an_answer_in_passing_is_read(text, form):
+    assert YesNo().extract(text) == form

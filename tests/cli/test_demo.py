@@ -176,7 +176,7 @@ def test_the_traces_go_where_answers_differ():
 
 
 def test_live_answers_are_told_with_all_their_votes():
-    row = Answer("sum-2-3", "5", {"5": 3.0, "6": 1.0}, 0.9, 4)
+    row = Answer("sum-2-3", "5", {"5": 3.0, "6": 1.0}, 0.9, 4, canonical="5")
     live = LivePart("A model.", (row,), {"sum-2-3": "5"})
     sink = io.StringIO()
     print_live(live, Console(file=sink, width=100))

@@ -96,6 +96,7 @@ DENIAL = Pattern(r"(?:no|nein|non|nope|not that)\s*[,:;.—–-]+\s+›\S")
 LEAD = Pattern(r"(?:[*_:：,\s`\"'“”‘’|#>]|\.\s)*")
 
 BOX = Pattern(r"\\(?:boxed|fbox)\s*\{", needs="\\")
+BARE_BOX = Pattern(r"\\boxed\s+(-?[0-9]+(?:[.,/][0-9]+)*|[A-Za-z])›(?:\W|\z)", needs="\\boxed")
 BRACES = Pattern(r"(?s)\\.|[{}]")
 JOINT = Pattern(
     r"[\s$\\()\[\].*]*(?:,|;|&|and|or|und|oder|y|o|et|ou|e|и|или|和|或)[\s$\\()\[\].*]*(?:[a-zA-Z]\w?\s*=\s*)?"
@@ -203,7 +204,7 @@ def visible_text(text: str) -> str:
 
 def _unwrapped(text: str) -> str:
     """The end of a text, without the marks of transport: special tokens, fences, HTML, emojis."""
-    text = SPECIAL.sub(" ", text[-MAX_TEXT_CHARS:])
+    text = BARE_BOX.sub(r"\\boxed{\1}", SPECIAL.sub(" ", text[-MAX_TEXT_CHARS:]))
     if not text.isascii():
         text = ACCENTS.sub(r"\1", text)
     text = HTML.sub("", FENCE.sub("", text) if "```" in text or "~~~" in text else text)

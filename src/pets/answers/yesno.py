@@ -32,7 +32,14 @@ UNSURE = Pattern(
     rf"(?i){START}(?:not sure|unsure|uncertain|unclear|maybe|perhaps|it depends|unknown|undetermined|undecided|no idea"
     rf"|can(?:not|'t) (?:be determined|say|tell|know)){END}"
 )
-VERDICT = Pattern(rf"(?i){START}(?:is|are|was|were|be)\s+(not\s+)?(true|false|correct|incorrect|untrue)\s*[.!]*\s*\z")
+VERDICT = Pattern(
+    rf"(?i)(?:{START}(?:is|are|was|were|be)|(?:that|it)['’]s)\s+(not\s+)?(true|false|correct|incorrect|untrue)\s*[.!]*\s*\z"
+)
+# "300 is not divisible by 7, so no."
+IN_PASSING = Pattern(
+    r"(?i)[,;:.]\s+(?:so|hence|thus|therefore|then)(?:,|\s+the answer is)?\s+(yes|no|true|false)\s*[.!]*\s*\z"
+)
+LETTERS = {"y": "yes", "n": "no"}
 DRESS = Pattern(r"[*_`\"“”„«»$]+|\\(?:text|textbf|mathrm|boxed)\s*›\{|[{}()\[\]]")
 
 
@@ -62,6 +69,10 @@ class YesNo(AnswerType):
             return None
         if word := ANSWER.match(bare):
             return Reading(WORDS[word[1].casefold()], word[1])
+        if (letter := bare.strip(" .!").casefold()) in LETTERS:
+            return Reading(LETTERS[letter], letter.upper())
+        if len(answer) <= MAX_CHARS and (passing := IN_PASSING.search(bare)):
+            return Reading(WORDS[passing[1].casefold()], passing[1])
         if len(answer) <= MAX_CHARS and (verdict := VERDICT.search(bare)):
             positive = verdict[2].lower() in ("true", "correct")
             return Reading("yes", "Yes") if positive is not bool(verdict[1]) else Reading("no", "No")
