@@ -271,6 +271,10 @@ class Completion:
         return usage if self.currency is None else replace(usage, cost=self.currency.cost(usage))
 
 
+TOOL_CALLS = "tool_calls"
+"""The finish of a trace that calls functions: the last line of its text is a JSON list of them."""
+
+
 def is_cut(finish: str) -> bool:
     """Whether a server ended a trace before its end, so that it casts no vote.
 

@@ -74,6 +74,18 @@ def test_answers_are_lines_of_json_with_certificates(questions, serve):
     assert "Spent 40 traces of 40 traces." in result.stderr and "Expected self-consistency" in result.stderr
 
 
+@pytest.mark.parametrize("answer", ["json:ignore=reason", "number"])
+def test_tool_calls_vote_on_the_function_and_its_arguments(questions, serve, answer):
+    _, at = serve()
+    body = json.dumps({"tools": [{"type": "function", "function": {"name": "pick", "parameters": {}}}]})
+    result = pets("solve", questions, *at, "--budget", "8x", "--answer", answer, "--extra-body", body)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert all(row["answer"].startswith('call pick({"answer":') for row in rows)
+    assert all(("reason" in row["answer"]) == (answer == "number") for row in rows)  # the mock's reasons vary
+    assert any(max(row["votes"].values()) > 1 for row in rows) == (answer != "number")
+
+
 def test_a_run_without_an_answer_says_so_shows_why_and_exits_non_zero(questions, serve, tmp_path):
     _, at = serve(tokens=50)
     out = tmp_path / "out.jsonl"

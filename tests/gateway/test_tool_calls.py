@@ -6,11 +6,8 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from pets.answers.text import Text
 from pets.gateway import Settings
-from pets.gateway.tool_calls import MAX_CALLS, ToolCallReader
 from pets.mock import DistributionAnswers, MockModel
-from pets.prompts import Completion
 
 from .conftest import run_gateway
 
@@ -89,36 +86,3 @@ def test_fields_to_ignore_are_names(gateway, ignore):
 def test_a_header_names_fields_to_ignore(gateway):
     reply = gateway.ask("sure", tools=TOOLS, headers={"x-pets-ignore": "reason other"}).json()
     assert reply["pets"]["answer"] == 'call weather({"answer":"Paris"})'
-
-
-def called(*functions, text=""):
-    calls = [function if isinstance(function, str) else {"id": "1", "function": function} for function in functions]
-    return Completion(text, "tool_calls", 9, raw={"message": {"content": text, "tool_calls": calls}})
-
-
-def call(name, arguments="{}"):
-    return {"name": name, "arguments": arguments}
-
-
-@pytest.mark.parametrize(
-    ("trace", "form"),
-    [
-        (called(call("b", '{"x": 1.0}'), call("a", '{ "y":"é" }')), 'call a({"y":"é"}), b({"x":1})'),
-        (called(call("a", "")), "call a({})"),
-        (called(call("a", {"x": 1})), 'call a({"x":1})'),
-        (called(call("a", None)), "call a({})"),
-        (called(call("a", "no JSON")), None),
-        (called(call("a"), call("b", "{")), None),
-        (called("a text"), None),
-        (called(call(7)), None),
-        (called(*[call("a")] * (MAX_CALLS + 1)), None),
-        (called(call("a", '"' + "x" * 200_000 + '"')), None),
-        (Completion("Paris", "stop", 9, raw={"message": {"content": "Paris"}}), "paris"),
-        (Completion("Paris", "stop", 9), "paris"),
-        (Completion("Paris", "stop", 9, raw={"message": "odd"}), "paris"),
-        (Completion("", "stop", 9, raw={"message": {"tool_calls": "odd"}}), None),
-    ],
-)
-def test_every_message_has_its_form(trace, form):
-    reading = ToolCallReader()(trace, Text())
-    assert form == (None if reading is None else reading.form)

@@ -51,7 +51,10 @@ class Number(AnswerType):
 
     def same(self, first: str, second: str) -> bool:
         """Whether two forms are one quantity."""
-        return first == second or quantity.same(quantity.parse(first), quantity.parse(second))
+        try:
+            return first == second or quantity.same(quantity.parse(first), quantity.parse(second))
+        except ValueError:  # a tool call's form
+            return False
 
     def same_at_once(self, first: str, second: str) -> bool | None:
         """As :meth:`same`: it takes no time."""

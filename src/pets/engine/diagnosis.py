@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from pets.answers.tool_calls import reading_of
 from pets.engine.question import answer_type_of, excerpt_of, prompt_of
 from pets.engine.spec import RunSpec
 from pets.errors import RefusedError, ReplyError, SamplerError, UnreachableError
@@ -223,7 +224,7 @@ async def _live_trace(sampler: Sampler, problem: Problem, spec: RunSpec, length:
     started = clock()
     [trace] = await sampler.sample(prompt, 1, spec.serving.seed, replace(spec.sampling, max_tokens=limit))
     answer_type = answer_type_of(problem, spec.reading.answer)
-    reading = None if is_cut(trace.finish) else answer_type.read(trace.text)
+    reading = reading_of(answer_type, trace.text, trace.finish)
     answer = None if reading is None else reading.spelling
     name = spec_of(answer_type) or type(answer_type).__name__
     return LiveTrace(problem.id, answer, name, trace.finish, trace.tokens, clock() - started, excerpt_of(trace.text))

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from pets.answers.auto import Auto
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Classes, Reading
+from pets.answers.tool_calls import reading_of
 from pets.core.certificate import Decision
 from pets.core.money import Currency
 from pets.core.patterns import K0, NAMES, pattern
@@ -29,7 +30,7 @@ Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
 """Whether two forms of a question are the same, and the processor seconds that it took to say so."""
 
 TraceReader = Callable[[Completion, AnswerType], Reading | None]
-"""A trace's answer; where that is a text, as the answer type reads it."""
+"""The answer of a trace; ``None`` where it was cut."""
 
 Outcome = Literal["read", "cut", "refused", "unreadable", "failed"]
 REFUSALS = frozenset({"content_filter", "refusal"})  # finish reasons
@@ -314,14 +315,12 @@ class OpenQuestion:
         readings: list[Reading | None] = []
         keeps = self.answer_type.reads_at_once and self.answer_type.__hash__ is not None
         for completion in completions:
-            if is_cut(completion.finish):
-                readings.append(None)
-            elif self._reader is not None:
+            if self._reader is not None:
                 readings.append(self._reader(completion, self.answer_type))
-            elif keeps and len(completion.text) <= MAX_CACHED_CHARS:
+            elif keeps and completion.finish == "stop" and len(completion.text) <= MAX_CACHED_CHARS:
                 readings.append(_reading_of_short(self.answer_type, completion.text))
             else:
-                readings.append(self.answer_type.read(completion.text))
+                readings.append(reading_of(self.answer_type, completion.text, completion.finish))
         return readings
 
     async def classify(self, forms: Iterable[str | None], compare: Compare) -> None:

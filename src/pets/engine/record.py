@@ -16,6 +16,7 @@ from pathlib import Path
 from pets.answers.auto import Auto, choose_type
 from pets.answers.base import AnswerType
 from pets.answers.recorded import Recorded
+from pets.answers.tool_calls import reading_of
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
@@ -25,6 +26,7 @@ from pets.engine.assemble import assemble
 from pets.engine.driver import Driver
 from pets.engine.pacing import Pace
 from pets.engine.question import OpenQuestion, answer_type_of
+from pets.engine.reading import form_of
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.errors import InputError, PetsError, PoolError
@@ -208,7 +210,7 @@ def pooled(
     Tokens that were only ``estimated`` are left out.
     """
     answer_type = _type_of(problem, [trace.text for trace in traces if not is_cut(trace.finish)])
-    read = [replace(t, answer=None if is_cut(t.finish) else answer_type.extract(t.text)) for t in traces]
+    read = [replace(t, answer=form_of(reading_of(answer_type, t.text, t.finish))) for t in traces]
     question = pooled_question(problem, answer_type, read, texts=keep_texts)
     return replace(question, tokens=None) if estimated else question
 

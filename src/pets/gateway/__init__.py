@@ -5,7 +5,6 @@ endpoint.py       one path of the API: key, body, errors, the row in the log
 completions.py    chats that are voted on
 passthrough.py    plain requests: sent on, counted, their replies passed back
 requests.py       requests: parsed and checked
-tool_calls.py     votes on tool calls
 responses.py      responses: JSON and server-sent events
 openapi.py        the gateway's OpenAPI description
 auth.py           API keys, kept as hashes

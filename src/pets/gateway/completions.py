@@ -5,6 +5,8 @@ import random
 from functools import lru_cache
 from typing import Any
 
+from pets.answers.tool_calls import reading_of
+from pets.engine.question import TraceReader
 from pets.engine.submissions import VoteLimits
 from pets.errors import BudgetError, BusyError
 from pets.gateway.auth import ANYBODY, ApiKey
@@ -12,7 +14,6 @@ from pets.gateway.ledger import RequestAccount
 from pets.gateway.requests import ApiRequest, VoteOptions
 from pets.gateway.responses import KEEPALIVE_EVENT, Vote, completion_body, sse_events, vote_metadata
 from pets.gateway.state import GatewayState
-from pets.gateway.tool_calls import ToolCallReader
 from pets.gateway.upstream import api_error
 from pets.openai.asgi import Exchange
 from pets.prompts import Prompt, Sampling
@@ -76,7 +77,7 @@ class Voting:
                 rounds=options.rounds,
                 weighted=options.weighted,
                 single=options.max_traces == 1 or account.kind == "fallback",
-                reader=ToolCallReader(options.ignore) if options.tools else None,
+                reader=_reader(options.ignore) if options.tools else None,
                 context=account,
                 payer=key.name,
             )
@@ -95,6 +96,11 @@ class Voting:
         if self._state.settings.exhausted == "refuse" or account.kind == "fallback":
             raise self._state.ledger.refusal(account.key, amount) from None
         account.kind = "fallback"
+
+
+def _reader(ignore: tuple[str, ...]) -> TraceReader:
+    """Reads calls without the fields to ``ignore``; texts as the vote's answer type does."""
+    return lambda completion, answer_type: reading_of(answer_type, completion.text, completion.finish, ignore)
 
 
 def _seed(request: ApiRequest) -> int:

@@ -3,19 +3,20 @@
 Both forms of log-probabilities are read wherever they come: ``content[].top_logprobs`` (chat, and llama.cpp
 everywhere) and ``top_logprobs`` as one mapping per token (completions). Where a server parts a model's thoughts from
 its answer (``reasoning``, or ``reasoning_content`` of older ones, beside ``content``), the text is the answer; a trace
-that has nothing but thoughts is its thoughts, as vLLM sends the answers of a model that did not think at all.
+that has nothing but thoughts is its thoughts, as vLLM sends the answers of a model that did not think at all. Functions
+that a trace calls are the last line of its text.
 """
 
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pets.confidence import KINDS, Confidence, Meter
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import retry_after_s
-from pets.prompts import Completion, Sampling, TokenAlternatives, text_bytes
+from pets.prompts import TOOL_CALLS, Completion, Sampling, TokenAlternatives, text_bytes
 
 MAX_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
 FEW_CHARACTERS = 64  # that may be of one token, or two
@@ -32,13 +33,25 @@ ENDED = ("completed", "incomplete")
 SAID = ("text", "refusal", "arguments", "input")  # fields of a reply of /responses that a model wrote
 
 
+class ToolCall(NamedTuple):
+    """The parts of a call's name and arguments, as they come in."""
+
+    name: list[str]
+    arguments: list[str]
+
+    def joined(self) -> dict[str, str]:
+        """The call as the line of a text holds it."""
+        return {"name": "".join(self.name), "arguments": "".join(self.arguments)}
+
+
 class ChoiceReader:
     """One trace while it comes in."""
 
     def __init__(self, sampling: Sampling) -> None:
         self.text: list[str] = []
         self.thoughts: list[str] = []  # where the server sends them apart
-        self.characters = 0  # of both
+        self.calls: dict[int, ToolCall] = {}
+        self.characters = 0  # of text and thoughts
         self.bytes = 0  # of all that came, tool calls too
         self.finish: str | None = None
         self.logprob_tokens = 0  # counted where log-probabilities came
@@ -58,6 +71,8 @@ class ChoiceReader:
             self._append(content, self.text)
         if thoughts := message.get("reasoning") or message.get("reasoning_content"):
             self._append(thoughts, self.thoughts)
+        if calls := message.get("tool_calls"):
+            self._add_calls(calls if isinstance(calls, list) else [calls], whole="message" in part)
         for name in message.keys() - TEXT_FIELDS:
             self.bytes += len(json.dumps({name: message[name]})) if message[name] else 0
         if part.get("finish_reason") is not None:
@@ -79,12 +94,29 @@ class ChoiceReader:
             elif not top:
                 self.meter = None  # a confidence of some of the tokens would be none
 
+    def _add_calls(self, calls: list[Any], *, whole: bool) -> None:
+        """Take in tool calls, or chunks of them, in which a call is known by its index."""
+        for position, call in enumerate(calls):
+            part = call if isinstance(call, dict) else {}
+            known = self.calls.setdefault(position if whole else int(part.get("index", position)), ToolCall([], []))
+            function = part.get("function")
+            for name, texts in known._asdict().items():
+                if value := function.get(name) if isinstance(function, dict) else None:
+                    texts.append(value if isinstance(value, str) else json.dumps(value))
+
     def _append(self, words: object, texts: list[str]) -> None:
         if not isinstance(words, str):
             raise TypeError(f"a text is {excerpt(str(words))}")
         texts.append(words)
         self.characters += len(words)
         self.bytes += text_bytes(words)
+
+    def whole_text(self) -> str:
+        """What was said, and in a line of its own what was called."""
+        if not self.calls:
+            return "".join(self.text)
+        calls = [call.joined() for _, call in sorted(self.calls.items())]
+        return "\n".join(filter(None, ["".join(self.text), json.dumps(calls, ensure_ascii=False)]))
 
     @property
     def tokens(self) -> int | None:
@@ -294,8 +326,9 @@ class ResponseReader:
                 raise ReplyError(f'a choice was given up by the server (finish_reason "{choice.finish}").')
             traces.append(
                 Completion(
-                    "".join(choice.text),
-                    choice.finish,
+                    choice.whole_text(),
+                    # Of a function that was asked for by name, OpenAI's finish is "stop".
+                    TOOL_CALLS if choice.calls and choice.finish == "stop" else choice.finish,
                     tokens,
                     prompt_tokens or None,  # none has 0
                     choice.confidence(tokens),
