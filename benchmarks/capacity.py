@@ -169,7 +169,7 @@ def reservation_of(number: int) -> Reservation:
     """A reservation of 4 traces, without a limit."""
     key = f"key{number % KEYS}"
     balances = ((f"key {key}", None), (TOTAL, None))
-    return Reservation(number, key, f"r{number}", "vote", "m", "traces", 4, 4, 0, 0, balances)
+    return Reservation(number, key, f"r{number}", "vote", "m", "traces", 4, 4, 0, 0, 0, balances)
 
 
 def measure_rate() -> int:

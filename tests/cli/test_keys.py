@@ -1,6 +1,8 @@
 """``pets keys`` from the shell."""
 
 import json
+import time
+from contextlib import closing
 
 import httpx
 import pytest
@@ -13,6 +15,7 @@ from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
 from pets.mock import DistributionAnswers, MockModel, running
 from pets.policies.online_grid import OnlineGrid
+from pets.store.store import open_database
 
 from ..command import pets
 from ..waiting import PATIENCE_S
@@ -58,7 +61,7 @@ def test_what_a_key_has_spent_is_listed_with_its_unit(tmp_path):
     (row,) = json.loads(CliRunner().invoke(cli, ["keys", "list", "--format", "json", "--store", str(store)]).stdout)
     assert row.pop("created").endswith("+00:00")
     spent = {"usd": pytest.approx(budget["spent"])}
-    limits = {"rpm": None, "expires": None, "models": []}
+    limits = {"rpm": None, "expires": None, "models": [], "window": None, "spent_in_window": None}
     assert row == {"name": "bob", "budget": 5, "unit": "usd", "spent": spent, "admin": False, "revoked": None} | limits
 
 
@@ -83,6 +86,30 @@ def test_the_limits_of_a_key_are_set_changed_and_taken_away(tmp_path):
     }
     assert run("set", "a", "--budget", "none", "--expires", "none", "--models", "none").exit_code == 0
     assert row() == none
+
+
+def test_a_budget_per_month_is_listed_with_what_the_month_has_spent(tmp_path):
+    store = tmp_path / "g.db"
+
+    def run(*words):
+        return CliRunner().invoke(cli, ["keys", *words, "--store", str(store)])
+
+    assert run("add", "a", "--budget", "500/month").exit_code == 0
+    with closing(open_database(store, create=False)) as database, database.transaction() as rows:
+        for id, days_ago, spent in [(1, 0, 3), (2, 40, 4)]:
+            rows.execute(
+                "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held, spent) "
+                "VALUES (?, ?, 'a', 'r', 'vote', 'traces', 9, 9, ?)",
+                (id, time.time() - days_ago * 86400, spent),
+            )
+    (row,) = json.loads(run("list", "--format", "json").stdout)
+    limits = {"budget": 500, "unit": "traces", "window": "month"}
+    assert row.items() >= (limits | {"spent": {"traces": 7}, "spent_in_window": {"traces": 3}}).items()
+    words = "\tspent 7 traces, budget 500 traces per month, spent 3 traces in this month\n"
+    assert run("list", "--format", "table").stdout.endswith(words)
+    assert run("set", "a", "--budget", "2").stderr.endswith("\tspent 7 traces, budget 2 traces\n")  # below, for life
+    assert run("set", "a", "--budget", "none").stderr.endswith("\tspent 7 traces\n")
+    assert "write day, week or month" in str(run("set", "a", "--budget", "2/hour").exception)
 
 
 @pytest.mark.parametrize(

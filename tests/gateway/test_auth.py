@@ -325,3 +325,34 @@ def test_any_origin_is_welcome_with_keys_alone(tmp_path):
         assert gateway.ask(headers=origin).status_code == 403
         reply = gateway.ask(headers=origin | bearer(keys.add("alice")))
         assert reply.status_code == 200 and reply.headers["access-control-allow-origin"] == "*"
+
+
+def test_a_budget_per_month_is_set_while_the_gateway_runs(tmp_path):
+    store = tmp_path / "g.db"
+    secret = add_key(store, "alice")
+    with run_gateway(store=store) as gateway, beside(store) as keys, sdk(gateway, secret) as client:
+        for _ in range(3):
+            chat(client, "mock")
+        keys.change("alice", {"budget": 4, "window": "month", "unit": "traces"})
+        chat(client, "mock")
+        with pytest.raises(openai.RateLimitError, match="used up this key's budget of 4 traces per month") as refused:
+            chat(client, "mock")
+        assert "This request may take 1 trace" in refused.value.message and "begins anew at 20" in refused.value.message
+        assert refused.value.code == "insufficient_quota"
+        assert 0 < int(refused.value.response.headers["retry-after"]) <= 31 * 86400
+        page = gateway.client.get("/dashboard/events?once=1", headers=bearer(secret)).json()
+        (limit,) = page["budget"]["limits"]
+        assert (limit["spent"], limit["limit"], page["budget"]["left"]) == (4, 4, 0)
+        assert 0 < limit["refills_in_s"] <= limit["seconds"] <= 31 * 86400
+        keys.change("alice", {"budget": 2, "window": "day"})  # below what was spent
+        with pytest.raises(openai.RateLimitError, match="budget of 2 traces per day"):
+            chat(client, "mock")
+        keys.change("alice", {"budget": 9, "window": None})
+        chat(client, "mock")
+        keys.change("alice", {"budget": None})
+        chat(client)
+
+
+def test_a_window_that_is_none_is_refused(tmp_path):
+    with pytest.raises(InputError, match="a day, a week, a month or the key's life; got 'year'"):
+        add_key(tmp_path / "g.db", "alice", budget=4, window="year")

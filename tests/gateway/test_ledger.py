@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import tempfile
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from pets.core.money import Currency
 from pets.engine.fetch import TraceRequest
 from pets.errors import BudgetError
 from pets.gateway.auth import ANYBODY, ApiKey
+from pets.gateway.budget_windows import BUDGET_WINDOWS, DAY_S, window_number
 from pets.gateway.ledger import RequestAccount
 from pets.gateway.ledger_backend import Charge, SpendRateLimit
 from pets.samplers import Prompt, Sampling
@@ -274,3 +276,146 @@ def test_dollars_are_shown_as_dollars(store):
         messages = [ledger.refusal(key, amount).message for amount in (10**12, 1)]
     assert messages[0] == "The request may take $1, this gateway's budget is $0.25: ask for fewer 'max_tokens'."
     assert not any("picodollars" in message for message in messages)
+
+
+def at(text):
+    """The seconds since 1970 of a time in UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+async def spend(ledger, key, traces):
+    """Spend so many traces, or none where they are not free."""
+    if (reservation := await reserve(ledger, key, traces)) is None:
+        return 0
+    ledger.settle(reservation, Charge(traces, traces))
+    return traces
+
+
+@pytest.mark.parametrize(
+    ("window", "before", "end"),
+    [
+        ("day", "2026-11-18T23:59:57", "2026-11-19"),
+        ("week", "2026-11-22T23:59:57", "2026-11-23"),
+        ("week", "2027-01-03T12:00:00", "2027-01-04"),  # over the end of a year
+        ("month", "2026-11-30T23:59:57", "2026-12-01"),
+        ("month", "2026-12-31T23:59:57", "2027-01-01"),
+        ("month", "2028-02-29T12:00:00", "2028-03-01"),
+    ],
+)
+def test_a_key_s_budget_begins_anew_with_each_window(store, window, before, end):
+    now, key = [at(before)], ApiKey("carol", budget=10, window=window)
+
+    async def work(ledger):
+        assert await spend(ledger, key, 6) == 6 and await spend(ledger, key, 5) == 0
+        refused = ledger.refusal(key, 5)
+        assert refused.message == (
+            f"4 traces of this key's budget of 10 traces per {window} are left; this request may take 5 traces: ask "
+            f"for fewer traces ('pets.max_traces', or 'n' of a plain request). It begins anew at {end} 00:00 UTC."
+        )
+        assert refused.retry_after == pytest.approx(at(end) - at(before), abs=1)
+        assert refused.should_retry is (at(end) - at(before) < 60)
+        across = await reserve(ledger, key, 4)
+        assert await reserve(ledger, key, 1) is None
+        now[0] = at(end) + 1  # a server's clock may be a little behind
+        assert ledger.left(key) == 10  # what is held counts in the window before
+        ledger.settle(across, Charge(4, 4))
+        assert await spend(ledger, key, 10) == 10 and await spend(ledger, key, 1) == 0
+        assert f"used up this key's budget of 10 traces per {window}. This request" in ledger.refusal(key, 1).message
+        assert ledger.balance_of("carol").spent == ledger.total.spent == 20
+
+    run(store, work, clock=lambda: now[0])
+
+
+def test_a_budget_may_change_its_window_and_its_amount_at_any_time(store):
+    async def work(ledger):
+        key = ApiKey("carol", budget=10)
+        assert await spend(ledger, key, 6) == 6
+        held = await reserve(ledger, key, 2)
+        for window in BUDGET_WINDOWS:  # what was spent before counts in each
+            assert ledger.left(ApiKey("carol", budget=10, window=window)) == 2
+        below = ApiKey("carol", budget=3, window="month")
+        assert await reserve(ledger, below, 1) is None and ledger.left(below) == 0
+        assert "used up this key's budget of 3 traces per month" in ledger.refusal(below, 1).message
+        ledger.settle(held, Charge(1, 1))
+        more = ApiKey("carol", budget=9, window="day")
+        assert await spend(ledger, more, 3) == 0 and await spend(ledger, more, 2) == 2
+        assert ledger.left(ApiKey("carol")) is None and await spend(ledger, ApiKey("carol"), 5) == 5
+        assert ledger.left(ApiKey("carol", budget=20)) == ledger.left(ApiKey("carol", budget=20, window="week")) == 6
+
+    run(store, work)
+
+
+def test_after_a_restart_a_window_s_spend_is_the_ledger_s(store):
+    key, bob = ApiKey("carol", budget=100, window="month"), ApiKey("bob", budget=100, window="month")
+
+    async def work(ledger):
+        for traces in (7, 8, 9):
+            assert await spend(ledger, key, traces) == traces
+        assert await reserve(ledger, key, 4) is not None  # in flight when the process dies: spent in full
+        assert await spend(ledger, bob, 2) == 2
+
+    def left():
+        async def look(ledger):
+            names = ("day", "week", "month", None)
+            return [ledger.left(ApiKey("carol", budget=100, window=name)) for name in names] + [ledger.left(bob)]
+
+        return run(store, look)[1]
+
+    run(store, work)
+    assert left() == [72, 72, 72, 72, 98]
+    with contextlib.closing(open_database(store, create=False)) as database, database.transaction() as rows:
+        rows.execute("UPDATE ledger SET day = day - 40, at = at - 3456000 WHERE traces = 7")
+        rows.execute("UPDATE ledger SET day = NULL, at = at - 3456000 WHERE traces = 8")  # of an earlier version
+        rows.execute("UPDATE ledger SET day = NULL WHERE traces = 9")
+    assert left() == [87, 87, 87, 72, 98]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(BUDGET_WINDOWS),
+    st.lists(
+        st.tuples(st.integers(1, 6), st.integers(0, 6), st.sampled_from([0, 0, 3600, 80_000, 600_000])), max_size=40
+    ),
+)
+def test_no_window_of_a_key_is_ever_passed_and_a_restart_finds_the_same(window, steps):
+    now, key = [at("2026-12-27T22:00")], ApiKey("carol", budget=9, window=window)
+
+    async def work(ledger):
+        waiting = []
+        for traces, cost, later in steps:
+            if (reservation := await reserve(ledger, key, traces)) is not None:
+                waiting.append((reservation, Charge(min(cost, traces))))
+            if len(waiting) > 2:
+                ledger.settle(*waiting.pop(0))
+            now[0] += later
+        for reservation, charge in waiting:
+            ledger.settle(reservation, charge)
+        return ledger.left(key)
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"{folder}/g.db"
+        _, left = run(store, work, clock=lambda: now[0])
+        with contextlib.closing(open_database(store, create=False)) as database:
+            days = database.all("SELECT day, at, spent FROM ledger")
+        with open_ledger(store, clock=lambda: now[0]) as ledger:
+            assert ledger.left(key) == left
+    by_window = dict.fromkeys((window_number(window, day) for day, _, _ in days), 0)
+    for day, then, spent in days:
+        assert day == then // DAY_S
+        by_window[window_number(window, day)] += spent
+    assert all(amount <= 9 for amount in by_window.values())
+    assert left == 9 - by_window.get(window_number(window, int(now[0] // DAY_S)), 0)
+
+
+def test_a_gateway_s_ledger_keeps_the_laws_with_windows_of_keys(store):
+    carol = ApiKey("carol", budget=60, window="month")
+
+    @contextlib.asynccontextmanager
+    async def reopened():
+        with open_ledger(store) as ledger:
+            yield ledger
+
+    def charged():
+        return int((stored(store, "SELECT sum(coalesce(spent, held)) FROM ledger") or (0,))[0] or 0)
+
+    check_ledger(reopened, charged, context=lambda: RequestAccount(carol, "r"), total=60)

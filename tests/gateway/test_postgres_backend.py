@@ -16,7 +16,7 @@ from pets.errors import StateError
 from pets.gateway import postgres_backend, shared_store
 from pets.gateway.auth import ApiKey, KeyStore
 from pets.gateway.ledger import GatewayLedger
-from pets.gateway.ledger_backend import Charge, SpendRateLimit
+from pets.gateway.ledger_backend import Charge, SpendRateLimit, key_window_names
 from pets.gateway.postgres_backend import PostgresBackend
 from pets.gateway.shared_store import SharedStore, StoreSnapshot
 from pets.openai.errors import ApiError
@@ -82,7 +82,7 @@ async def settled(rows, still_open=0):
 
 def check_sums(rows):
     """Balances are the sums of the ledger's rows."""
-    entries = rows("SELECT key, held, spent FROM ledger WHERE kind <> 'fallback'")
+    entries = rows("SELECT key, held, spent, day FROM ledger WHERE kind <> 'fallback'")
     balances = {name: (spent, held) for name, spent, held in rows("SELECT name, spent, held FROM balances")}
     for name, own in [("total", entries)] + [
         (f"key {key}", [row for row in entries if row[0] == key]) for key in {row[0] for row in entries}
@@ -90,6 +90,10 @@ def check_sums(rows):
         spent = sum(row[2] or 0 for row in own)
         held = sum(row[1] for row in own if row[2] is None)
         assert balances[name] == (spent, held), name
+    for name in [name for name in balances if name.startswith("key-window ")]:
+        own = [row for row in entries if name in key_window_names(row[0], row[3])]
+        held = sum(row[1] for row in own if row[2] is None)
+        assert balances[name] == (sum(row[2] or 0 for row in own), held), name
 
 
 def test_a_budget_holds_under_parallel_requests_of_all_replicas(replica, rows):
@@ -326,15 +330,18 @@ def stalled_in_the_server(ledger, url):
     ("stalled", "known"),
     [(stalled_before_the_server, True), (stalled_before_the_server, False), (stalled_in_the_server, True)],
 )
+@pytest.mark.parametrize("of_key", [False, True])
 def test_a_reservation_that_stalls_for_windows_is_held_in_the_present_one(
-    replica, rows, postgres_url, stalled, known, windows_later
+    replica, rows, postgres_url, stalled, known, windows_later, of_key
 ):
-    hours = [0.0]
-    limits = {"rate_limit": SpendRateLimit(50, 3600), "clock": lambda: time.time() + hours[0] * 3600}
+    hours, length_s = [0.0], 86400 if of_key else 3600
+    key = ApiKey("bob", budget=50, window="day") if of_key else BOB
+    limits = {"rate_limit": None if of_key else SpendRateLimit(50, 3600)}
+    limits["clock"] = lambda: time.time() + hours[0] * length_s
     slow, quick = replica(**limits), replica(**limits)
 
     async def spend(ledger, amount):
-        if (reservation := await reserve(ledger, BOB, amount)) is not None:
+        if (reservation := await reserve(ledger, key, amount)) is not None:
             ledger.settle(reservation, Charge(amount, amount))
             await settled(rows)
         return 0 if reservation is None else amount
@@ -354,7 +361,8 @@ def test_a_reservation_that_stalls_for_windows_is_held_in_the_present_one(
         assert await spend(slow, 30) == 30
 
     asyncio.run(work())
-    by_window = dict(rows("SELECT rate_window, sum(spent) FROM ledger GROUP BY rate_window"))
+    column = "day" if of_key else "rate_window"
+    by_window = dict(rows(f"SELECT {column}, sum(spent) FROM ledger GROUP BY {column}"))
     assert len(by_window) == windows_later + 2 and max(by_window.values()) <= 50
     assert rows("SELECT sum(held) FROM balances") == [(0,)]
     check_sums(rows)
@@ -609,3 +617,58 @@ def test_a_newer_replica_that_tells_more_is_understood(replica, rows):
 
     asyncio.run(work())
     assert ledger.failure is None
+
+
+def test_a_key_s_window_is_one_for_all_replicas(replica, rows):
+    carol = ApiKey("carol", budget=60, window="month")
+    replicas = [replica() for _ in range(3)]
+
+    async def ask(ledger):
+        reservation = await reserve(ledger, carol, 2)
+        if reservation is not None:
+            ledger.settle(reservation, Charge(1, 1))
+        return reservation
+
+    async def work():
+        for ledger in replicas:
+            await ledger.begin()
+        while any(await asyncio.gather(*(ask(replicas[n % 3]) for n in range(60)))):
+            await settled(rows)
+
+    asyncio.run(work())
+    assert 58 < rows("SELECT sum(spent) FROM ledger")[0][0] <= 60
+    check_sums(rows)
+
+
+def test_what_a_dead_replica_had_open_is_charged_in_its_key_s_window(replica, rows, postgres_url):
+    carol = ApiKey("carol", budget=10, window="week")
+    dead, alive = replica(), replica()
+
+    async def work():
+        assert await reserve(dead, carol, 7) is not None
+        take_for_dead(postgres_url, dead.store.replica)
+        assert await reserve(alive, carol, 4) is None and await reserve(alive, carol, 3) is not None
+
+    asyncio.run(work())
+    check_sums(rows)
+    week = [(spent, held) for name, spent, held in rows("SELECT * FROM balances") if " week " in name]
+    assert week == [(7, 3)]
+
+
+def test_beside_replicas_of_an_earlier_version_windows_begin_with_what_the_ledger_has(replica, rows):
+    carol = ApiKey("carol", budget=10, window="month")
+    first = replica()
+
+    async def spend():
+        first.settle(await reserve(first, carol, 7), Charge(7, 7))
+        await settled(rows)
+
+    asyncio.run(spend())
+    rows("DELETE FROM balances WHERE name LIKE 'key-window%' RETURNING name")  # which it would not have made
+
+    async def work():
+        second = replica()
+        assert await reserve(second, carol, 4) is None and await reserve(second, carol, 3) is not None
+
+    asyncio.run(work())
+    check_sums(rows)

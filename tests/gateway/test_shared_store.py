@@ -24,7 +24,7 @@ def replica(postgres_url):
 
 def entry(id, held, *limits):
     """A row of the ledger, with the limits of its balances."""
-    return Reservation(id, "alice", "r", "vote", "m", "traces", held, held, 0, 0, limits)
+    return Reservation(id, "alice", "r", "vote", "m", "traces", held, held, 0, 0, 0, limits)
 
 
 def commit(store, *operations):

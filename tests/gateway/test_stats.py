@@ -35,7 +35,7 @@ def finished(status=200, kind="vote", seconds=0.2, **fields):
 
 
 def reservation(model="m"):
-    return Reservation(1, "alice", "r", "vote", model, "traces", 4, 100, 0, 0, ())
+    return Reservation(1, "alice", "r", "vote", model, "traces", 4, 100, 0, 0, 0, ())
 
 
 def vote(share, warmup="3-1", certificate=0.93, traces=5, id="q"):

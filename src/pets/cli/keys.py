@@ -15,10 +15,12 @@ from pets.core.money import Currency, amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, InputError, StateError
 from pets.gateway.auth import MAX_RPM, ApiKey, KeyStore, unit_shown
+from pets.gateway.budget_windows import BUDGET_WINDOWS, DAY_S, window_start
 from pets.store.database import is_shared, shown_location
 from pets.store.store import open_database
 
 NONE = "none"  # what takes a limit away
+NO_BUDGET = dict.fromkeys(("budget", "unit", "window"))
 EXAMPLES = {"traces": "500 for traces", "tokens": "2Mtok for tokens", "picodollars": "5usd for dollars"}
 
 
@@ -30,8 +32,9 @@ class KeyLimits:
     """What a key is held to; "none" takes a limit away."""
 
     budget: str | None = option(
-        "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd.",
-        metavar="AMOUNT",
+        "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd; or in "
+        "each calendar day, week or month: 20usd/month.",
+        metavar="AMOUNT[/WINDOW]",
     )
     rpm: str | None = option("How many requests per minute this key may send.", metavar="NUMBER")
     expires: str | None = option(
@@ -45,7 +48,7 @@ class KeyLimits:
         """The fields of the key that were given, as its row is to have them."""
         fields: dict[str, Any] = {}
         if self.budget is not None:
-            fields |= dict.fromkeys(("budget", "unit")) if self.budget == NONE else _budget(self.budget, key_store)
+            fields |= NO_BUDGET if self.budget == NONE else _budget(self.budget, key_store)
         if self.rpm is not None:
             fields["rpm"] = None if self.rpm == NONE else _rpm(self.rpm)
         if self.expires is not None:
@@ -87,7 +90,7 @@ def set_limits(name: str, limits: KeyLimits, store: str = STORE) -> None:
     """Change what NAME's key is held to, from the next request on.
 
     \b
-    pets keys set alice --budget 20usd --rpm 60 --store gateway.db
+    pets keys set alice --budget 20usd/month --rpm 60 --store gateway.db
     pets keys set alice --rpm none --store gateway.db                 no such limit any more
     """
     with _keys(store) as key_store:
@@ -114,13 +117,16 @@ def list_keys(store: str = STORE, form: Format | None = FORMAT) -> None:
 def _row(key_store: KeyStore, key: ApiKey, created: float, revoked: float | None) -> dict[str, Any]:
     """What is known of a key; amounts as people know them, what it has spent by unit."""
     spent = key_store.spent(key.name)
+    start = None if key.window is None else window_start(key.window, int(key_store.clock() // DAY_S))
     budget, unit = Currency(key.unit or next(iter(spent), "units")).shown(key.budget or 0)
     return {
         "name": key.name,
         "created": _time(created),
         "budget": None if key.budget is None else budget,
         "unit": None if key.budget is None else unit,
-        "spent": {name: amount for amount, name in (Currency(unit).shown(amount) for unit, amount in spent.items())},
+        "window": key.window,
+        "spent": _shown(spent),
+        "spent_in_window": None if start is None else _shown(key_store.spent(key.name, start)),
         "rpm": key.rpm,
         "expires": None if key.expires is None else _time(key.expires),
         "models": list(key.models),
@@ -130,10 +136,12 @@ def _row(key_store: KeyStore, key: ApiKey, created: float, revoked: float | None
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    amounts = [amount_words(amount, unit) for unit, amount in row["spent"].items()]
-    notes = [f"spent {' and '.join(amounts)}" if amounts else "nothing spent"]
+    notes = [_spent(row["spent"])]
     if row["budget"] is not None:
-        notes.append(f"budget {amount_words(row['budget'], row['unit'])}")
+        budget = f"budget {amount_words(row['budget'], row['unit'])}"
+        notes.append(budget if row["window"] is None else f"{budget} per {row['window']}")
+    if row["window"] is not None:
+        notes.append(f"{_spent(row['spent_in_window'])} in this {row['window']}")
     if row["rpm"] is not None:
         notes.append(f"{row['rpm']} requests per minute")
     if row["expires"] is not None:
@@ -142,6 +150,15 @@ def _line(row: Mapping[str, Any]) -> str:
         notes.append(f"models {' '.join(row['models'])}")
     notes += ["admin"] * row["admin"] + ["revoked"] * (row["revoked"] is not None)
     return "\t".join([row["name"], row["created"][:10], ", ".join(notes)])
+
+
+def _shown(amounts: Mapping[str, int]) -> dict[str, float]:
+    return {name: amount for amount, name in (Currency(unit).shown(amount) for unit, amount in amounts.items())}
+
+
+def _spent(amounts: Mapping[str, float]) -> str:
+    words = " and ".join(amount_words(amount, unit) for unit, amount in amounts.items())
+    return f"spent {words}" if words else "nothing spent"
 
 
 def _time(seconds: float) -> str:
@@ -158,15 +175,18 @@ def revoke(name: str, store: str = STORE) -> None:
 
 
 def _budget(text: str, key_store: KeyStore) -> dict[str, Any]:
-    """The amount in the ledger's smallest unit, and that unit, which is the gateway's."""
-    amount = Amount.parse(text)
+    """The amount in the ledger's smallest unit, that unit, which is the gateway's, and the window that it is for."""
+    number, slash, window = text.partition("/")
+    amount = Amount.parse(number)
+    if slash and window not in BUDGET_WINDOWS:
+        raise BudgetError(f"{window!r} is no window of a key's budget; write day, week or month, as in 20usd/month.")
     if amount.unit == "mean":
         raise BudgetError(f"{text!r} is a mean; a key's budget is a total: 500 (traces), 2Mtok or 5usd.")
     unit, counts = amount.ledger_unit, key_store.last_unit()
     if counts not in (None, unit):
         words = f"--budget {text} is in {unit_shown(unit)}, this gateway counts {unit_shown(counts)}."
         raise BudgetError(f"{words} Write {EXAMPLES[str(counts)]}.")
-    return {"budget": total_of(amount, 0), "unit": unit}
+    return {"budget": total_of(amount, 0), "unit": unit, "window": window or None}
 
 
 def _rpm(text: str) -> int:

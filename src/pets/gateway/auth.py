@@ -18,13 +18,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pets.errors import InputError, StateError
+from pets.gateway.budget_windows import BUDGET_WINDOWS, BudgetWindow
 from pets.openai.errors import ApiError
 from pets.patterns import Pattern, escape
 from pets.store.database import Database
 
 KEY_NAME = Pattern(r"[A-Za-z0-9._-]{1,64}")
 KEY_PREFIX = "pets-"
-COLUMNS = "name, budget, admin, unit, rpm, expires, models"  # of a key, as it is made from its row
+COLUMNS = "name, budget, admin, unit, rpm, expires, models, budget_window"  # of a key, as it is made from its row
 MAX_RPM = 1_000_000
 MINUTE_S = 60.0
 
@@ -33,7 +34,8 @@ MINUTE_S = 60.0
 class ApiKey:
     """Who sends a request: ``budget`` is this key's own; an ``admin`` sees all questions.
 
-    The budget is in the smallest part of ``unit`` (traces, tokens, picodollars); without one, in the ledger's unit.
+    The budget is in the smallest part of ``unit`` (traces, tokens, picodollars); without one, in the ledger's unit. It
+    is for the key's life, or for each ``window``.
     The key may send ``rpm`` requests per minute until it ``expires``, to models that match one of the patterns of
     ``models``; without any, to all.
     """
@@ -45,6 +47,7 @@ class ApiKey:
     rpm: int | None = None
     expires: float | None = None
     models: tuple[str, ...] = ()
+    window: BudgetWindow | None = None
 
     def is_in(self, unit: str) -> bool:
         """Whether a ledger in this unit can hold the key to its budget."""
@@ -89,8 +92,8 @@ class KeyStore:
     >>> keys.find("whatever").name                          # no keys yet: everybody may ask
     'anybody'
     >>> secret = keys.add("alice", budget=500)
-    >>> keys.find(secret), keys.find("pets-guess")
-    (ApiKey(name='alice', budget=500, admin=False, unit=None, rpm=None, expires=None, models=()), None)
+    >>> keys.find(secret).budget, keys.find("pets-guess")
+    (500, None)
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
@@ -128,13 +131,14 @@ class KeyStore:
         """The keys that are not revoked."""
         return [key for key, _, revoked in self.all() if revoked is None]
 
-    def spent(self, name: str) -> dict[str, int]:
+    def spent(self, name: str, since: float = 0.0) -> dict[str, int]:
         """What a key has spent or holds, by unit: one, unless the gateway's unit was changed."""
         rows = self._database.all(
-            "SELECT unit, sum(coalesce(spent, held)) FROM ledger WHERE key = ? AND kind != 'fallback' GROUP BY unit",
-            name,
+            "SELECT unit, sum(coalesce(spent, held)) FROM ledger WHERE key = ? AND kind != 'fallback' "
+            "AND coalesce(day * 86400.0, at) >= ? GROUP BY unit",
+            *(name, since),
         )
-        return dict(rows)
+        return {unit: int(amount) for unit, amount in rows}
 
     def last_unit(self) -> str | None:
         """The unit that the gateway of this store counts in; ``None`` where it has counted nothing yet."""
@@ -334,18 +338,21 @@ def _password(credentials: str) -> str | None:
 
 
 def _key(name: str, budget: int | None, admin: int, unit: str | None, *limits: Any) -> ApiKey:
-    rpm, expires, models = limits
-    return ApiKey(name, budget, bool(admin), unit, rpm, expires, tuple(json.loads(models or "[]")))
+    rpm, expires, models, window = limits
+    return ApiKey(name, budget, bool(admin), unit, rpm, expires, tuple(json.loads(models or "[]")), window)
 
 
 def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a key as its row has them."""
-    budget, rpm, models = (fields.get(name) for name in ("budget", "rpm", "models"))
+    budget, rpm, models, window = (fields.get(name) for name in ("budget", "rpm", "models", "window"))
     if budget is not None and budget < 0:
         raise InputError(f"a key's budget is 0 or more; got {budget}.")
     if rpm is not None and not 1 <= rpm <= MAX_RPM:
         raise InputError(f"a key sends 1 to {MAX_RPM:,} requests per minute; got {rpm}.")
-    return {**fields, "models": json.dumps(models) if models else None} if "models" in fields else dict(fields)
+    if window is not None and window not in BUDGET_WINDOWS:
+        raise InputError(f"a budget is for a {', a '.join(BUDGET_WINDOWS)} or the key's life; got {window!r}.")
+    row = {"budget_window" if name == "window" else name: value for name, value in fields.items()}
+    return row | ({"models": json.dumps(models) if models else None} if "models" in row else {})
 
 
 def _hash(secret: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pets.engine.endpoints import Endpoint
 from pets.gateway.auth import ApiKey
+from pets.gateway.budget_windows import window_start
 from pets.gateway.ledger_backend import Balance
 from pets.gateway.state import GatewayState
 from pets.gateway.stats import RESOLUTIONS
@@ -82,10 +83,16 @@ class Dashboard:
         """What is spent, held and left of the limits that a viewer may know, and when they end at the present pace."""
         ledger = self._state.ledger
         balance = ledger.total if name is None else ledger.balance_of(name)
-        limit = balance.limit if name is None else self._limits().get(name)
         rows = []
-        if limit is not None:
-            rows.append(self._limit("key" if name else "total", balance, limit, per_second))
+        if name is None and balance.limit is not None:
+            rows.append(self._limit("total", balance, balance.limit, per_second))
+        owner = None if name is None else self._owners().get(name)
+        if owner is not None and owner.budget is not None:
+            rows.append(self._limit("key", ledger.limited_balance_of(owner), owner.budget, per_second))
+            if owner.window is not None:
+                day = ledger.backend.day()
+                length = window_start(owner.window, day, 1) - window_start(owner.window, day)
+                rows[-1] |= {"seconds": length, "refills_in_s": ledger.refills_in_s(owner)}
         if name is None and (window := ledger.window()) is not None:
             in_window, rate, seconds_left = window
             times = {"seconds": rate.seconds, "refills_in_s": seconds_left}
@@ -115,17 +122,19 @@ class Dashboard:
         """An amount in the unit in which it is shown: dollars are, their smallest parts are not."""
         return self._state.ledger.currency.shown(amount)[0]
 
-    def _limits(self) -> dict[str, int | None]:
-        """The budget of each key that is in use."""
-        return {key.name: key.budget for key in self._state.keys.active()}
+    def _owners(self) -> dict[str, ApiKey]:
+        """Each key that is in use."""
+        return {key.name: key for key in self._state.keys.active()}
 
     def _keys(self, viewer: ApiKey) -> dict[str, Any]:
-        """What each key has spent, over all replicas, and how many there are; who is no admin sees the own one."""
-        ledger, limits = self._state.ledger, self._limits()
+        """What each key has spent, of a budget per window in the present one, over all replicas, and how many there
+        are; who is no admin sees the own one."""
+        ledger, owners = self._state.ledger, self._owners()
         names = self._key_names() if viewer.admin else [viewer.name]
         rows = []
         for name in names[:SHOWN_KEYS]:
-            balance, limit = ledger.balance_of(name), limits.get(name)
+            owner = owners.get(name) or ApiKey(name)
+            balance, limit = ledger.limited_balance_of(owner), owner.budget
             rows.append({
                 "name": name,
                 "spent": self._shown(balance.spent),

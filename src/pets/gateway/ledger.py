@@ -2,9 +2,10 @@
 
 It is the driver's ledger, and keeps the laws of :class:`pets.engine.ledger.Ledger`.
 
-Three limits apply at once: a total, a rate per window of time, and a total for each key. At every moment
+Limits apply at once: a total, a rate per window of time, and one for each key, of its life or of a calendar window. At
+every moment
 
-    spent + held <= limit          for each of the three,
+    spent + held <= limit          for each of them,
 
 whatever a server claims: no attempt costs more than was held for it (its longest possible length, in tokens or money),
 and where one is said to, or where its tokens are not told, its row says so. Choices that come though nobody asked for
@@ -26,9 +27,11 @@ from pets.core.money import Currency
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, StateError
-from pets.gateway.auth import ApiKey
+from pets.gateway.auth import ANYBODY, ApiKey, utc_words
+from pets.gateway.budget_windows import BUDGET_WINDOWS, window_start
 from pets.gateway.ledger_backend import (
     KEY,
+    KEY_WINDOW,
     TOTAL,
     WINDOW,
     Balance,
@@ -36,6 +39,7 @@ from pets.gateway.ledger_backend import (
     LedgerBackend,
     Reservation,
     SpendRateLimit,
+    key_window_names,
 )
 from pets.openai.errors import ApiError
 from pets.store import StoredTrace
@@ -45,7 +49,8 @@ NO_REFILL_RETRY_AFTER_S = 3600.0  # what a client is told of a budget that does 
 HELD_RETRY_AFTER_S = 1.0  # where requests under way hold what is left, most of which comes back
 MAX_AMOUNT = (1 << 63) - 1  # that a store keeps
 NOT_SAMPLED = Charge()
-WHOSE = {TOTAL: "this gateway's", KEY: "this key's", WINDOW: "this window's"}
+RETRY_WITHIN_S = 60.0  # that clients wait for the next window of a key; they would not wait for days
+WHOSE = {TOTAL: "this gateway's", KEY: "this key's", KEY_WINDOW: "this key's", WINDOW: "this window's"}
 
 
 @dataclass(slots=True, eq=False)
@@ -131,6 +136,19 @@ class GatewayLedger(Ledger):
         """What the key of this name may spend, has spent and holds."""
         return self.backend.balance(KEY + name)
 
+    def limited_balance_of(self, key: ApiKey) -> Balance:
+        """The balance that the key's budget is for: of its life, or of its present window."""
+        if key.window is None:
+            return self.balance_of(key.name)
+        names = key_window_names(key.name, self.backend.day())
+        return self.backend.balance(names[BUDGET_WINDOWS.index(key.window)])
+
+    def refills_in_s(self, key: ApiKey) -> float | None:
+        """The seconds until the present window of the key's budget ends; None where it is for the key's life."""
+        if key.window is None:
+            return None
+        return window_start(key.window, self.backend.day(), 1) - self.backend.now()
+
     def window(self) -> tuple[Balance, SpendRateLimit, float] | None:
         """The balance of the present window of time, its limit, and the seconds until it ends; None without windows."""
         if (limit := self._rate_limit) is None:
@@ -153,15 +171,17 @@ class GatewayLedger(Ledger):
 
     def refusal(self, key: ApiKey, amount: int = 1) -> ApiError:
         """The 429 for a request that cannot be paid for: it takes ``amount`` to begin."""
-        balances = self._balances(key)
+        balances = self._balances(key, self.backend.day())
         name = min(balances, key=lambda name: balances[name].free)
         limit, free, held = balances[name].limit, balances[name].free, balances[name].held
         whose = next(words for prefix, words in WHOSE.items() if name.startswith(prefix))
-        budget = f"{whose} budget of {self.currency.words(limit or 0)}"
+        own_refill_s = self.refills_in_s(key) if name.startswith(KEY_WINDOW) else None
+        per = "" if own_refill_s is None else f" per {key.window}"
+        budget = f"{whose} budget of {self.currency.words(limit or 0)}{per}"
         if not self.currency.counts_traces and limit is not None and amount > limit:
             return ApiError(
-                f"The request may take {self.currency.words(amount)}, {whose} budget is {self.currency.words(limit)}: "
-                "ask for fewer 'max_tokens'.",
+                f"The request may take {self.currency.words(amount)}, {whose} budget is "
+                f"{self.currency.words(limit)}{per}: ask for fewer 'max_tokens'.",
                 status=429,
                 code="insufficient_quota",
                 should_retry=False,
@@ -174,19 +194,24 @@ class GatewayLedger(Ledger):
                 retry_after=HELD_RETRY_AFTER_S,
                 should_retry=True,
             )
-        refills = self._rate_limit if name.startswith(WINDOW) else None
+        refill_s, anew = own_refill_s, ""
+        if own_refill_s is not None:
+            anew = f" It begins anew at {utc_words(self.backend.now() + own_refill_s)}."
+            anew = anew if free + held > 0 else f" This request may take {self.currency.words(amount)}.{anew}"
+        elif name.startswith(WINDOW) and self._rate_limit is not None:
+            refill_s = self._rate_limit.seconds_left(self.backend.now())
         left, smaller = free + held, "fewer 'max_tokens'"
         if self.currency.counts_traces:
             left, smaller = free, "fewer traces ('pets.max_traces', or 'n' of a plain request)"
         shown, most = self.currency.words(int(left)) if left > 0 else "", self.currency.words(amount)
         return ApiError(
-            f"{shown} of {budget} are left; this request may take {most}: ask for {smaller}."
+            f"{shown} of {budget} are left; this request may take {most}: ask for {smaller}.{anew}"
             if left > 0
-            else f"You have used up {budget}.",
+            else f"You have used up {budget}.{anew}",
             status=429,
             code="insufficient_quota",
-            retry_after=refills.seconds_left(self.backend.now()) if refills else NO_REFILL_RETRY_AFTER_S,
-            should_retry=refills is not None,
+            retry_after=NO_REFILL_RETRY_AFTER_S if refill_s is None else refill_s,
+            should_retry=refill_s is not None and (own_refill_s is None or refill_s <= RETRY_WITHIN_S),
         )
 
     async def opened(self, request: TraceRequest) -> None:
@@ -248,12 +273,13 @@ class GatewayLedger(Ledger):
         held = traces * self.trace_cost(account)
         most = traces, held, traces * account.max_tokens, traces * account.prompt_tokens
         while True:
-            balances = {} if account.kind == "fallback" else self._balances(account.key)
+            day = self.backend.day()
+            balances = {} if account.kind == "fallback" else self._balances(account.key, day)
             if held > min((MAX_AMOUNT, *(balance.free for balance in balances.values()))):
                 return None
             about = account.key.name, account.request, account.kind, account.model, self.currency.unit
             limits = tuple((name, balance.limit) for name, balance in balances.items())
-            reservation = Reservation(next(self._ids), *about, *most, limits)
+            reservation = Reservation(next(self._ids), *about, *most, day, limits)
             self._open[reservation.id] = reservation
             try:
                 made = await self.backend.reserve(reservation)
@@ -266,7 +292,7 @@ class GatewayLedger(Ledger):
                 raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
             if not made:
                 del self._open[reservation.id]
-            if not balances or balances.keys() == self._balances(account.key).keys():
+            if not balances or balances.keys() == self._balances(account.key, self.backend.day()).keys():
                 return reservation if made else None
             self.settle(reservation)
 
@@ -302,17 +328,22 @@ class GatewayLedger(Ledger):
         await asyncio.get_running_loop().run_in_executor(None, self.backend.close)
 
     def _free(self, key: ApiKey) -> float:
-        return min(balance.free for balance in self._balances(key).values())
+        return min(balance.free for balance in self._balances(key, self.backend.day()).values())
 
-    def _balances(self, key: ApiKey) -> dict[str, Balance]:
-        """What a key's request is held in, by name: the total, the present window where there is one, the key's own."""
+    def _balances(self, key: ApiKey, day: int) -> dict[str, Balance]:
+        """What a key's request is held in on a day, by name: the total, the present window where there is one, the
+        key's own and those of its windows, for one of which its budget may be."""
         balances = {TOTAL: self.total}
         if (limit := self._rate_limit) is not None:
             window = self.backend.window(limit)
             balances[window] = self.backend.balance(window)
             balances[window].limit = limit.amount
         own = balances[KEY + key.name] = self.balance_of(key.name)
-        own.limit = key.budget
+        own.limit = key.budget if key.window is None else None
+        names = () if key is ANYBODY else key_window_names(key.name, day)
+        for kind, name in zip(BUDGET_WINDOWS, names, strict=False):
+            balances[name] = self.backend.balance(name)
+            balances[name].limit = key.budget if kind == key.window else None
         return balances
 
     def _cost(self, traces: Sequence[Usage]) -> int:

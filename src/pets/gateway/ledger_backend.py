@@ -1,7 +1,8 @@
 """``LedgerBackend``: the store under a gateway's ledger, its rows and its balances.
 
 A row is a reservation, settled or not; a balance is what was spent and is held of one limit, by the name that rows and
-replicas know it by: ``total``, ``key NAME``, ``window SECONDS NUMBER``.
+replicas know it by: ``total``, ``key NAME``, ``window SECONDS NUMBER``, ``key-window NAME day NUMBER`` (and so of its
+week and its month, whether or not the key's budget is for one: it may be at any time).
 
 :class:`pets.gateway.sqlite_backend.SQLiteBackend` keeps them in a file or in memory, for one gateway,
 :class:`pets.gateway.postgres_backend.PostgresBackend` in a server, for gateways that share one budget.
@@ -12,15 +13,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from pets.core.money import Currency
 from pets.errors import InputError
 from pets.gateway.auth import KeyStore
+from pets.gateway.budget_windows import BUDGET_WINDOWS, DAY_S, window_number, window_start
 
 TOTAL = "total"
 KEY = "key "  # how the names of keys' balances begin
 WINDOW = "window "  # and those of windows'
+KEY_WINDOW = "key-window "  # and those of keys' windows
 
 # What a row has cost in the present unit: as it was charged; by the tokens that were charged where that was another
 # unit; as the longest trace where they were not kept.
@@ -29,8 +33,9 @@ COST_NOW = (
     "WHEN delivered = 0 AND coalesce(tokens, 0) = 0 THEN traces * ?2 "
     "ELSE ?3 * (CASE WHEN delivered = 0 THEN traces ELSE delivered END) + ?4 * tokens + ?5 * prompt_tokens END"
 )
+IN_WINDOWS = (f"sum(CASE WHEN coalesce(day * 86400.0, at) >= ?{n} THEN {COST_NOW} ELSE 0 END)" for n in (6, 7, 8))
 TOTALS = (
-    f"SELECT key, sum({COST_NOW}), sum(CASE WHEN unit != ?1 THEN 1 ELSE 0 END) "
+    f"SELECT key, sum({COST_NOW}), sum(CASE WHEN unit != ?1 THEN 1 ELSE 0 END), {', '.join(IN_WINDOWS)} "
     "FROM ledger WHERE kind != 'fallback' AND spent IS NOT NULL GROUP BY key"
 )
 SPENT_SINCE = (
@@ -39,8 +44,23 @@ SPENT_SINCE = (
 
 
 def prices_of(currency: Currency) -> tuple[str, int, int, int, int]:
-    """The values that TOTALS and SPENT_SINCE take."""
+    """The values that TOTALS and SPENT_SINCE take first."""
     return (currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token)
+
+
+def window_starts(day: int) -> tuple[float, ...]:
+    """The values that TOTALS takes then: when the windows of a day began."""
+    return tuple(float(window_start(window, day)) for window in BUDGET_WINDOWS)
+
+
+@lru_cache(maxsize=4096)
+def key_window_names(key: str, day: int) -> tuple[str, ...]:
+    """The names of the balances of a key's windows on a day, in the order of BUDGET_WINDOWS.
+
+    >>> key_window_names("alice", 20775)
+    ('key-window alice day 20775', 'key-window alice week 2968', 'key-window alice month 24322')
+    """
+    return tuple(f"{KEY_WINDOW}{key} {window} {window_number(window, day)}" for window in BUDGET_WINDOWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +127,7 @@ class Reservation:
     """A row of the ledger: what is held for one upstream request, whose tokens are the most that it may take.
 
     ``limits`` are the names of the balances in which it is held, with their limits; none for what the budget does not
-    pay for.
+    pay for. ``day`` is the number of the day in whose windows it counts.
     """
 
     id: int
@@ -120,6 +140,7 @@ class Reservation:
     held: int
     tokens: int
     prompt_tokens: int
+    day: int
     limits: tuple[tuple[str, int | None], ...]
 
 
@@ -145,6 +166,7 @@ class LedgerBackend(ABC):
         self.balances: dict[str, Balance] = {}
         self._clock, self._clock_offset_s, self._latest = clock, 0.0, -math.inf
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._day = -1
 
     @property
     @abstractmethod
@@ -160,6 +182,17 @@ class LedgerBackend(ABC):
         """The store's time, which never goes back."""
         self._latest = max(self._latest, self._clock() + self._clock_offset_s)
         return self._latest
+
+    def day(self) -> int:
+        """The number of the present day; when it begins, the balances of keys' windows that are over are forgotten."""
+        day = int(self.now() // DAY_S)
+        if day != self._day:
+            self._day = day
+            for name in [name for name in self.balances if name.startswith(KEY_WINDOW)]:
+                key, _, _ = name.removeprefix(KEY_WINDOW).rsplit(" ", 2)
+                if name not in key_window_names(key, day):
+                    del self.balances[name]
+        return day
 
     def balance(self, name: str) -> Balance:
         """The balance of this name, which begins with nothing where there is none."""

@@ -37,15 +37,19 @@ from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import StateError
 from pets.gateway.auth import CachedKeyStore
+from pets.gateway.budget_windows import DAY_S
 from pets.gateway.ledger_backend import (
     KEY,
+    KEY_WINDOW,
     SPENT_SINCE,
     TOTAL,
     TOTALS,
     WINDOW,
     Charge,
     Reservation,
+    key_window_names,
     prices_of,
+    window_starts,
 )
 from pets.gateway.telemetry import LOGGER
 from pets.store.database import Database
@@ -69,10 +73,12 @@ MAKE_BALANCES = (
     'AND (length(b.name), b.name COLLATE "C") > (length(t.next), t.next COLLATE "C")) '
     "ORDER BY name ON CONFLICT DO NOTHING"
 )
-DROP_WINDOWS = (  # $1: their prefix; $2: the first that stays. Longer names are of later windows
-    "DELETE FROM balances WHERE name IN (SELECT name FROM balances WHERE name LIKE $1 || '%' AND held = 0 "
-    'AND (length(name), name COLLATE "C") < (length($2), $2 COLLATE "C") FOR UPDATE SKIP LOCKED)'
+DROP_WINDOWS = (  # $1: their prefixes; $2: of each the first that stays. Longer names are of later windows
+    "DELETE FROM balances WHERE name IN (SELECT b.name FROM balances b "
+    "JOIN unnest($1::text[], $2::text[]) AS t (prefix, first) ON starts_with(b.name, t.prefix) WHERE b.held = 0 "
+    'AND (length(b.name), b.name COLLATE "C") < (length(t.first), t.first COLLATE "C") FOR UPDATE OF b SKIP LOCKED)'
 )
+BEGIN_BALANCE = "INSERT INTO balances VALUES ($1, $2, 0) ON CONFLICT DO NOTHING"
 MOVE_BALANCES = (
     "UPDATE balances b SET spent = b.spent + t.spent, held = b.held + t.held "
     "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS t (name, spent, held) WHERE b.name = t.name "
@@ -80,7 +86,7 @@ MOVE_BALANCES = (
 )
 CHARGE = (
     "UPDATE ledger SET spent = held, delivered = 0 WHERE replica = $1 AND spent IS NULL "
-    "RETURNING key, kind, rate_window, held"
+    "RETURNING key, kind, rate_window, held, day"
 )
 OTHERS = "SELECT id, beat, share FROM replicas WHERE ended IS NULL AND id <> $1"
 # Rows name balances by their places in ``names``. ``spents`` and ``helds`` are those of ``names``: of a balance that is
@@ -137,10 +143,11 @@ BEGIN
             END LOOP;
         END IF;
     END LOOP;
-    INSERT INTO ledger (id, key, request, kind, unit, traces, held, tokens, prompt_tokens, rate_window, at, replica)
+    INSERT INTO ledger (id, key, request, kind, unit, traces, held, tokens, prompt_tokens, rate_window, day, at,
+        replica)
     SELECT t.*, {NOW}, this_replica
     FROM jsonb_to_recordset(reservations) AS t (id bigint, key text, request text, kind text, unit text, traces bigint,
-        held bigint, tokens bigint, prompt_tokens bigint, rate_window text)
+        held bigint, tokens bigint, prompt_tokens bigint, rate_window text, day bigint)
     WHERE t.id = ANY(made);
     UPDATE balances b SET spent = t.spent, held = t.held
     FROM unnest(names, spents, helds) AS t (name, spent, held)
@@ -209,6 +216,8 @@ class SharedStore:
                     raise self._refusal(name, settings)
             if not rows:
                 self._add_up()
+            elif not any(name.startswith(KEY_WINDOW) for name in self.balance_names()):
+                self._add_up_windows()  # the others are of an earlier version
             self._open_window(transaction)
             (self.replica,) = transaction.execute(
                 f"INSERT INTO replicas (name, started, beat, settings, share) VALUES ($1, {NOW}, 0, $2, '{{}}') "
@@ -313,8 +322,8 @@ class SharedStore:
                 return
             charged = transaction.execute(CHARGE, (replica,)).fetchall()
             held: Counter[str] = Counter()
-            for key, kind, window, amount in charged:
-                for name in _moved_balances(key, window) if kind != "fallback" else ():
+            for key, kind, window, amount, day in charged:
+                for name in _moved_balances(key, window, day) if kind != "fallback" else ():
                     held[name] += amount
             if held:
                 transaction.execute(LOCK_BALANCES, (sorted(held),))
@@ -364,24 +373,35 @@ class SharedStore:
         connection = self.database.connection
         connection.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
         connection.execute("DELETE FROM balances")
-        rows = connection.execute(to_postgres(TOTALS), prices_of(self._currency)).fetchall()
-        spent = {KEY + key: int(cost) for key, cost, _ in rows}
-        spent[TOTAL] = sum(spent.values())
-        for name, amount in spent.items():
-            connection.execute("INSERT INTO balances VALUES ($1, $2, 0)", (name, amount))
+        spent = self._add_up_windows()
+        for name, amount in (spent | {TOTAL: sum(spent.values())}).items():
+            connection.execute(BEGIN_BALANCE, (name, amount))
+
+    def _add_up_windows(self) -> dict[str, int]:
+        """Balances of the keys' present windows from the ledger; the value is what each key has spent in all."""
+        connection, spent = self.database.connection, {}
+        (day,) = connection.execute(f"SELECT floor({NOW} / {DAY_S})::bigint").fetchone() or (0,)
+        values = (*prices_of(self._currency), *window_starts(day))
+        for key, cost, _, *in_windows in connection.execute(to_postgres(TOTALS), values).fetchall():
+            spent[KEY + key] = int(cost)
+            for name, amount in zip(key_window_names(key, day), in_windows, strict=True):
+                if amount:
+                    connection.execute(BEGIN_BALANCE, (name, int(amount)))
+        return spent
 
     def _make_balances(self, names: list[str]) -> None:
-        """Begin balances that may not be there; with the present window, those before the last one go.
+        """Begin balances that may not be there; with a window, those before the one before it go.
 
         One replica at a time: what others have dropped is seen, however long this transaction was on its way.
         """
-        later = [_window_name(name, 1) if name.startswith(WINDOW) else None for name in names]
+        windows = {name: name.startswith((WINDOW, KEY_WINDOW)) for name in names}
+        later = [_window_name(name, 1) if is_window else None for name, is_window in windows.items()]
+        first = [_window_name(name, -1) for name, is_window in windows.items() if is_window]  # of those that stay
         with self.database.transaction() as transaction:
             transaction.execute(REPLICA_LOCK)
             transaction.execute(MAKE_BALANCES, (names, later, self.replica))
-            if self.window is not None and self.window[0] in names:
-                last = _window_name(self.window[0], -1)
-                transaction.execute(DROP_WINDOWS, (last.rpartition(" ")[0] + " ", last))
+            if first:
+                transaction.execute(DROP_WINDOWS, ([name.rpartition(" ")[0] + " " for name in first], first))
         self._known.update(names)
 
     def open_window(self) -> None:
@@ -396,8 +416,7 @@ class SharedStore:
         name, since = self.window
         if transaction.execute("SELECT 1 FROM balances WHERE name = $1", (name,)).fetchone() is None:
             (spent,) = transaction.execute(SPENT_SINCE, (*prices_of(self._currency), since)).fetchone()
-            sql = "INSERT INTO balances VALUES ($1, $2, 0) ON CONFLICT DO NOTHING"
-            transaction.execute(sql, (name, int(spent)))
+            transaction.execute(BEGIN_BALANCE, (name, int(spent)))
 
 
 def _rows(names: Sequence[str], operations: Sequence[Operation]) -> tuple[str, str]:
@@ -414,18 +433,19 @@ def _rows(names: Sequence[str], operations: Sequence[Operation]) -> tuple[str, s
             limits = [MAX_BALANCE if limit is None else min(limit, MAX_BALANCE) for _, limit in row.limits]
             window = next((name for name, _ in row.limits if name.startswith(WINDOW)), None)
             about = {name: getattr(row, name) for name in ("key", "request", "kind", "unit", "traces")}
-            used = {"tokens": row.tokens, "prompt_tokens": row.prompt_tokens, "rate_window": window}
+            used = {"tokens": row.tokens, "prompt_tokens": row.prompt_tokens, "rate_window": window, "day": row.day}
             reservations.append(moved | about | used | {"limits": limits})
     return json.dumps(list(settlements.values())), json.dumps(reservations)
 
 
-def _moved_balances(key: str, window: str | None) -> tuple[str, ...]:
+def _moved_balances(key: str, window: str | None, day: int | None) -> tuple[str, ...]:
     """The balances that an entry moves.
 
-    >>> _moved_balances("alice", "window 3600 4")
+    >>> _moved_balances("alice", "window 3600 4", None)
     ('key alice', 'total', 'window 3600 4')
     """
-    return (f"key {key}", TOTAL) if window is None else (f"key {key}", TOTAL, window)
+    windows = () if day is None else key_window_names(key, day)
+    return (KEY + key, TOTAL, *windows) if window is None else (KEY + key, TOTAL, window, *windows)
 
 
 def _window_name(name: str, steps: int) -> str:

@@ -17,15 +17,17 @@ from pets.gateway.ledger_backend import (
     LedgerBackend,
     Reservation,
     SpendRateLimit,
+    key_window_names,
     prices_of,
+    window_starts,
 )
 from pets.gateway.ledger_store import LedgerWriter
 from pets.gateway.telemetry import LOGGER
 from pets.store.database import Durability
 
 INSERT = (
-    "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held, tokens, prompt_tokens) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held, tokens, prompt_tokens, day) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 UPDATE = (
     "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ?, estimated = ?, claimed_more = ? "
@@ -56,16 +58,18 @@ class SQLiteBackend(LedgerBackend):
         database = self.writer.database
         with database.transaction() as transaction:
             transaction.execute(CHARGE_OPEN)
-        total, converted = self.balance(TOTAL), 0
-        for key, spent, foreign in database.all(TOTALS, *prices_of(currency)):
+        last_id, last_at = database.one("SELECT max(id), max(at) FROM ledger") or (None, None)
+        self._latest = -math.inf if last_at is None else last_at  # a clock that was set back opens no window twice
+        total, converted, day = self.balance(TOTAL), 0, self.day()
+        for key, spent, foreign, *in_windows in database.all(TOTALS, *prices_of(currency), *window_starts(day)):
             self.balance(KEY + key).spent = int(spent)
+            for name, amount in zip(key_window_names(key, day), in_windows, strict=True):
+                self.balance(name).spent = int(amount)
             total.spent += int(spent)
             converted += foreign
         if converted:
             words = currency.words(total.spent)
             LOGGER.warning("%d ledger entries are in another unit: with them, %s are spent.", converted, words)
-        last_id, last_at = database.one("SELECT max(id), max(at) FROM ledger") or (None, None)
-        self._latest = -math.inf if last_at is None else last_at  # a clock that was set back opens no window twice
         if rate_limit is not None:
             if (ahead := self._latest - self._clock()) > 1:
                 LOGGER.warning("the clock is %.0f seconds behind the store: its last window goes on until then.", ahead)
@@ -83,7 +87,7 @@ class SQLiteBackend(LedgerBackend):
                 INSERT,
                 *(reservation.id, self.now(), reservation.key, reservation.request, reservation.kind),
                 *(reservation.unit, reservation.traces, reservation.held),
-                *(reservation.tokens, reservation.prompt_tokens),
+                *(reservation.tokens, reservation.prompt_tokens, reservation.day),
             )
         except StateError:
             self._move(reservation, 0, -reservation.held)

@@ -267,4 +267,10 @@ MIGRATIONS: tuple[Step, ...] = (
     _keys_of_questions,
     # An answer as its trace wrote it, where that is not its canonical form.
     "ALTER TABLE traces ADD COLUMN spelling TEXT",
+    # A key's budget may be one per day, week or month; a row of the ledger counts in those of its day, by its number
+    # since 1970, in UTC. Rows of before count by their time.
+    """
+    ALTER TABLE api_keys ADD COLUMN budget_window TEXT;
+    ALTER TABLE ledger ADD COLUMN day INTEGER
+    """,
 )
