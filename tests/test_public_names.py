@@ -70,6 +70,7 @@ NAMES = [
     "read_pool",
     "record",
     "replay",
+    "reread",
     "solve",
     "stream",
     "write_plan",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for P
     from pets.engine import RunSpec as RunSpec
     from pets.engine import Solution as Solution
     from pets.engine import TokenPrice as TokenPrice
+    from pets.engine.reread import reread as reread
     from pets.errors import BudgetError as BudgetError
     from pets.errors import BusyError as BusyError
     from pets.errors import FirstTracesError as FirstTracesError
@@ -79,6 +80,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for P
 HOMES = {
     "pets.answers.base": "AnswerType",
     "pets.api": "aask ask fit record replay solve stream",
+    "pets.engine.reread": "reread",
     "pets.core.allocator": "Allocator",
     "pets.core.budget": "Budget",
     "pets.core.money": "Currency",

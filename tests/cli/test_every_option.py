@@ -33,6 +33,7 @@ TYPED = {  # what is typed, and what the spec has then; several words where an o
     "top_k": ("16", 16), "min_p": ("0.2", 0.2), "reasoning_effort": ("low", "low"), "stop": ("END", ("END",)),
     "extra_body": ('{"top_a": 0.1}', {"top_a": 0.1}), "window": ("17", 17), "instruct": (None, False),
     "soft": (None, True), "batch_api": (None, True), "keep_texts": (None, False), "keep_going": (None, True),
+    "reuse": ("model", "model"),
 }  # fmt: skip
 ENDPOINT = ("--endpoint", "http://127.0.0.1:9/v1", "--model", "m")
 HANDED_TO = {  # the verb's line, and who gets its spec

@@ -35,7 +35,7 @@ def found(location, **options):
     assert opened.find("b", 0, [0]) is None and opened.find("a", 0, []) is None
     opened.close()
     assert opened.held.traces == sum(trace is not None for trace in traces)
-    return {trace.number: (trace.text, trace.reused_from) for trace in traces if trace is not None}
+    return {hit.trace.number: (hit.trace.text, hit.reused_from) for hit in traces if hit is not None}
 
 
 def trace(number, text="x", **fields):

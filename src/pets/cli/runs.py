@@ -12,14 +12,15 @@ import click
 
 from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import FORMAT, Format, check_rows_output, count, make_table, print_rows, print_table, write_output
-from pets.cli._run import ANSWER_COLUMNS
+from pets.cli._run import ANSWER_COLUMNS, answered_words
 from pets.cli._terminal import echo, say
-from pets.cli.options import CODE, STORE, ServerOptions
+from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
 from pets.core.money import amount_words
 from pets.engine.models import ModelShare
 from pets.engine.paired import compare_runs
 from pets.engine.progress import expected_of
 from pets.engine.question import Answer, answer_type_of
+from pets.engine.reread import reread_run
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError
@@ -172,6 +173,38 @@ def delete(
 @runs.verb()
 @click.argument("run", default="last")
 @click.pass_context
+def reread(
+    context: click.Context,
+    run: str,
+    output: Path | None = OUTPUT,
+    answer: str | None = option("How the texts are read: number, math, choice, text, ..."),
+    store: str | None = STORE,
+) -> None:
+    """Read the texts of RUN by another answer type and vote anew: a new run, for which nothing is paid.
+
+    \b
+    pets runs reread 1 --answer number -o answers.jsonl
+    """
+    check_rows_output(output)
+    if answer is None:
+        raise InputError("how are the texts to be read? Give --answer number, math, choice, text, ...")
+    with Store.open(store or context.obj, create=False) as opened:
+        view = reread_run(opened, run, answer)
+        summary = AnswerSummary()
+
+        def rows() -> Iterator[Mapping[str, Any]]:
+            for row in results(view, restored(view)):
+                summary.add(row)
+                yield row.to_plain()
+
+        write_output(rows(), output, ANSWER_COLUMNS)
+        traces = ", ".join(f"{number:,} of run {id}" for id, number in view.reused().items())
+        say(f"Run {view.id} of {opened.name}: {traces}, read as {answer}; nothing was paid. {answered_words(summary)}.")
+
+
+@runs.verb()
+@click.argument("run", default="last")
+@click.pass_context
 def cancel(
     context: click.Context, run: str, servers: ServerOptions, store: str | None = STORE, answer: str | None = CODE
 ) -> None:
@@ -252,6 +285,8 @@ def _run_facts(view: RunView) -> Facts:
     """The settings of a run, how far it is, and what its answers are worth by now."""
     summary = view.summary()
     facts = _summary_facts(summary) | _settings(summary) | {"faults": view.load("faults") or {}} | _models(view)
+    if reused := view.reused():
+        facts["reused"] = {f"run {run}": traces for run, traces in reused.items()}
     if summary.traces:
         lost, sampled = 0, set()
         for trace in view.traces(texts=False):
@@ -418,6 +453,7 @@ def _comparison_facts(first: RunView, second: RunView) -> Facts:
     return {
         "runs": [_side(first, ours), _side(second, theirs)],
         "shared": compared.shared,
+        "shared_traces": first.shared_with(second),
         "first_only": compared.first_only,
         "second_only": compared.second_only,
         "differences": [asdict(difference) for difference in compared.differences],
@@ -454,6 +490,8 @@ def _print_comparison(facts: Facts) -> None:
     different = len(facts["differences"])
     verb = "differs" if different == 1 else "differ"
     echo(f"{count(facts['shared'], 'question')} in both; {count(different, 'answer')} {verb}.")
+    if traces := facts["shared_traces"]:
+        echo(f"{count(traces, 'trace')} are in both, paid for once: the two runs are no independent samples.")
     if (paired := facts["paired_accuracy"]) is not None:
         low, high = paired["interval"]
         echo(

@@ -9,8 +9,7 @@ from pets.engine.fetch import Receiver, TraceRequest
 from pets.engine.question import UNREAD
 from pets.samplers import Completion
 from pets.samplers.mixture import MixtureSampler
-from pets.store import StoredTrace
-from pets.store.cache import TraceCache
+from pets.store.cache import CachedTrace, TraceCache
 
 
 class Reuse:
@@ -19,7 +18,7 @@ class Reuse:
     def __init__(self, cache: TraceCache) -> None:
         self.cache = cache
 
-    def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[tuple[TraceRequest, StoredTrace | None]]:
+    def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[tuple[TraceRequest, CachedTrace | None]]:
         """The request in parts: every trace that is there alone, and together what is to be asked for."""
         traces = [self._find(request, offset, pool) for offset in range(request.size)]
         for missing, offsets in groupby(range(request.size), lambda offset: traces[offset] is None):
@@ -30,13 +29,14 @@ class Reuse:
             for place in places:
                 yield replace(request.part(place, 1), reused=True), traces[place]
 
-    def _find(self, request: TraceRequest, offset: int, pool: EndpointPool) -> StoredTrace | None:
+    def _find(self, request: TraceRequest, offset: int, pool: EndpointPool) -> CachedTrace | None:
         endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]
         return self.cache.find(request.question, request.first + offset, endpoints)
 
-    async def deliver(self, request: TraceRequest, trace: StoredTrace, receiver: Receiver, pool: EndpointPool) -> None:
+    async def deliver(self, request: TraceRequest, cached: CachedTrace, receiver: Receiver, pool: EndpointPool) -> None:
         """Hand over a trace as if it had come back."""
-        sampler = pool.endpoints[trace.endpoint].sampler
+        trace, endpoint, run = cached
+        sampler = pool.endpoints[endpoint].sampler
         model, currency = (sampler.model, sampler.currency) if isinstance(sampler, MixtureSampler) else (0, None)
         completion = Completion(
             trace.text,
@@ -47,6 +47,6 @@ class Reuse:
             cached_tokens=trace.cached_tokens,
             model=model,
             currency=currency,
-            reused_from=trace.reused_from,
+            reused_from=run,
         )
-        await receiver.delivered(request, [completion], trace.endpoint, trace.seconds)
+        await receiver.delivered(request, [completion], endpoint, trace.seconds)

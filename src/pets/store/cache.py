@@ -9,10 +9,10 @@ nothing of that question is, since what was broken off was longer than the rest.
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from pets.prompts import Message, Sampling
 from pets.questions import Problem
@@ -84,6 +84,14 @@ class Eligibility:
         return source.rpartition(" at ")[0] or source if self.any_server else source
 
 
+class CachedTrace(NamedTuple):
+    """A trace of an earlier run, which of this run's endpoints stands for the one that gave it, and who paid for it."""
+
+    trace: StoredTrace
+    endpoint: int
+    reused_from: int
+
+
 class TraceCache:
     """The traces of a store that the questions of a run can have for nothing; see the module.
 
@@ -101,7 +109,8 @@ class TraceCache:
         self.held = CachedCounts()
         self._database, self._eligible = database, eligible
         self._endpoints: dict[int, list[list[int]]] = {}  # of this run, by run and its endpoint
-        self._places: dict[str, list[tuple[int, int]]] = {}  # run and position of each question, the latest run first
+        # Of each question the runs that have traces, the latest first: its position there, and its last usable number.
+        self._places: dict[str, list[tuple[int, int, int]]] = {}
         self._texts: dict[int, bool] = {}  # whether a run kept them
         asked = {keys[p.id]: (p.id, p.prompt.instruction) for p in problems if p.id in keys}
         for first in range(0, len(asked), KEYS_PER_QUERY):
@@ -115,7 +124,7 @@ class TraceCache:
         """Take note of the traces of a question; an earlier run counts for the numbers that later ones lack."""
         numbers: set[int] = set()
         for (run, position), own in groupby(rows, lambda row: row[1:3]):
-            before = len(numbers)
+            before, last = len(numbers), 0
             for *_, asked_with, number, endpoint, tokens in own:
                 if number in numbers or tokens > self._eligible.token_limit or not self._endpoints_of(run, endpoint):
                     continue
@@ -123,10 +132,11 @@ class TraceCache:
                     self.held.without_texts += 1
                     continue
                 numbers.add(number)
+                last = number
                 if (asked_with or "") != instruction:
                     self.held.instructions[asked_with or ""] += 1
             if len(numbers) > before:
-                self._places.setdefault(question, []).append((run, position))
+                self._places.setdefault(question, []).append((run, position, last))
         self.held.traces += len(numbers)
         self.held.questions += bool(numbers)
 
@@ -140,16 +150,16 @@ class TraceCache:
         own = self._endpoints[run]
         return own[endpoint] if endpoint < len(own) else []
 
-    def find(self, question: str, number: int, endpoints: Collection[int]) -> StoredTrace | None:
+    def find(self, question: str, number: int, endpoints: Collection[int]) -> CachedTrace | None:
         """The trace of a launch, with its text, of one of the run's ``endpoints``; ``None`` where it is to be asked."""
-        for run, position in self._places.get(question, ()):
-            row = self._database.one(sql.CACHED_TRACE, run, position, number)
-            if row is None or not self._texts[run]:
+        for run, position, last in self._places.get(question, ()):
+            row = None if number > last else self._database.one(sql.CACHED_TRACE, run, position, number)
+            if row is None:
                 continue
             trace = trace_of(row)
             own = [place for place in self._endpoints_of(run, trace.endpoint) if place in endpoints]
             if own and trace.tokens <= self._eligible.token_limit:
-                return replace(trace, question=question, endpoint=own[0], reused_from=trace.reused_from or run)
+                return CachedTrace(trace, own[0], trace.reused_from or run)
         return None
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ CACHED = (
     f"ON t.run = q.run AND t.question = q.position WHERE {_USABLE} AND q.run <> ?1 AND q.key IN ({{keys}}) "
     "ORDER BY q.key, q.run DESC, t.number"
 )
-CACHED_TRACE = f"{_TRACE_WITH_TEXT}t.question = ?2 AND t.number = ?3 AND {_USABLE}"
+CACHED_TRACE = f"{_TRACE_WITH_TEXT}t.question = ?2 AND t.number = ?3 AND t.error IS NULL"
 REUSED = (
     "SELECT t.reused, count(*) FROM traces t WHERE t.run = ?1 AND t.reused IS NOT NULL GROUP BY t.reused "
     "ORDER BY t.reused"
