@@ -6,7 +6,11 @@ import sqlite3
 import pytest
 
 from pets.core.budget import Currency
+from pets.prompts import Prompt, Sampling
+from pets.questions import Problem
+from pets.registry import make_answer_type
 from pets.store import Store, migrations, postgres, sqlite
+from pets.store.cache import trace_keys
 from pets.store.records import question_row
 from pets.store.store import open_database
 
@@ -149,3 +153,21 @@ def test_both_databases_have_the_same_tables_and_columns(path, postgres_url):
     columns = {(table, column) for table, column, _ in database.all(COLUMNS)}
     database.close()
     assert columns - sqlite_columns == {("pets_version", "version")} and sqlite_columns <= columns
+
+
+def test_the_questions_of_a_run_of_before_get_the_keys_that_a_run_of_today_looks_for(location, older):
+    bare = [Problem(id, Prompt.question(f"What is {id}?"), "number") for id in "ab"]
+    asked = [Problem(p.id, p.prompt.instructed(make_answer_type("number").instruction), "number") for p in bare]
+    database = older(location, 16)
+    settings = BEFORE | {"model": "m", "endpoints": ["http://one/v1/"]}
+    with database.transaction() as transaction:
+        row = "INSERT INTO runs (created, updated, questions, settings) VALUES (0, 0, 0, ?)"
+        for text in (json.dumps(settings), "{"):  # the last one is damaged
+            transaction.execute(row, (text,))
+        put_questions(transaction, 1, asked)
+    database.close()
+    with Store.open(location) as store:
+        view = store.view(1)
+        assert view.keys() == trace_keys(bare, Sampling(), None, 0)
+        assert [problem.prompt.own for problem in view.problems()] == [problem.prompt for problem in bare]
+        assert view.settings.trace_sources == ("m at http://one/v1",) and view.settings.seeds_by == "place"
