@@ -14,6 +14,7 @@ from itertools import dropwhile
 
 import click
 import pytest
+from click.testing import CliRunner
 from scripts.docs.cli_reference import cli_page, commands
 from scripts.docs.figures import write_figures
 from scripts.docs.markdown import docstring, plain_text, table
@@ -27,7 +28,6 @@ from pets.pools import load, write_pool
 from pets.questions import question_set
 
 from .browser import check_looks, open_page
-from .command import pets as run_pets
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKED = [*PAGES, *(ROOT / name for name in PROJECT_PAGES)]
@@ -181,8 +181,8 @@ def test_every_command_of_the_first_hour_works_on_the_mock(name, tmp_path, monke
         for words in commands:
             if words[:2] == ["replay", "answers.jsonl"]:  # recorded answers of one's own
                 write_pool(replace(pool, questions=chosen), tmp_path / "answers.jsonl")
-            done = run_pets(*on_the_mock(words, url), stdin=questions)
-            assert done.returncode == 0, f"pets {shlex.join(words)}\n{done.stderr}"
+            done = CliRunner().invoke(cli, on_the_mock(words, url), input=questions)
+            assert done.exit_code == 0, f"pets {shlex.join(words)}\n{done.output}"
 
 
 def anchors(path):
