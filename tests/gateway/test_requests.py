@@ -36,7 +36,7 @@ BAD = {
     "a model of another type": (json.dumps({"model": ["pets/mock"], "messages": USER}).encode(), 400),
     "no messages": (json.dumps({"model": "pets/mock"}).encode(), 400),
     "messages of another type": (voted(messages=["hello"]), 400),
-    "too many messages": (voted(messages=USER * 300), 400),
+    "too many messages": (voted(messages=USER * 5000), 400),
     "too many tokens": (voted(max_tokens=10**9), 400),
     "negative tokens": (voted(max_tokens=-5), 400),
     "choices": (voted(n=3), 400),
