@@ -305,7 +305,7 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
     assert again.stdout == out.read_text() and mock.stats.traces == 20
     assert pets("resume", "last", "--budget", "+15", "--store", store).exit_code == 0
     assert mock.stats.traces == 35
-    found = pets("forecast", 1, "--store", store, "--up-to", 8, "--repetitions", 2, "--target-consistency", 0.5)
+    found = pets("forecast", 1, "--store", store, "--max-budget", "8x", "--repetitions", 2, "--target-consistency", 0.5)
     assert "8 runs of 10 questions" not in found.stderr and "2 runs of 10 questions played on" in found.stderr
     plain = json.loads(found.stdout)
     total = round(10 * plain["mean_budget_for"]["0.5"])

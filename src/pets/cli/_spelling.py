@@ -39,6 +39,7 @@ OPTIONS: Mapping[str, str] = {
     "demo --replay": "--no-live",
     "fit --mean-budget": "--budget 16x",
     "forecast --runs": "--repetitions",
+    "forecast --up-to": "--max-budget 24x",
     "forecast --target": "--target-consistency",
     "mock --answers": "the argument: pets mock ANSWERS.json",
     "mock --count": "pets mock made-up:questions=N",

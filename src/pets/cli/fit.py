@@ -17,7 +17,7 @@ from pets.cli.options import ZONE
 from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
 from pets.engine.budget import Amount
-from pets.errors import BudgetError, InputError
+from pets.errors import InputError
 from pets.plans import StreamPlan, fit_plan, plan_text, read_plan, write_plan
 from pets.plans.plan import is_plan_file
 from pets.pools import pool_files
@@ -40,10 +40,7 @@ class FitPlanOptions:
     @property
     def mean_budget(self) -> float:
         """The budget as traces per question."""
-        amount = Amount.parse(self.budget)
-        if amount.unit != "mean":
-            raise BudgetError(f"a plan is for traces per question on average, such as 16x; got {self.budget!r}.")
-        return amount.number
+        return Amount.parse_mean(self.budget)
 
 
 @verb()

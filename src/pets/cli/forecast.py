@@ -14,6 +14,7 @@ from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole, count, progress_bar
 from pets.cli._terminal import echo, echo_drawing, say
+from pets.engine.budget import Amount
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
 from pets.engine.progress import PRIOR_QUESTIONS, sampled
@@ -37,10 +38,17 @@ class ForecastOptions:
         kind=click.FloatRange(0, 1, True, True),
     )
     policy: str = option("An index policy that sees counts.", "okg")
-    up_to: float | None = option(
-        "The largest budget to look at, in mean traces per question; by default as many as a question may get.",
-        at_least=1.0,
+    max_budget: str | None = option(
+        "The largest budget to look at; by default as many traces as a question may get.", metavar="Nx"
     )
+
+    @property
+    def up_to(self) -> float | None:
+        """The largest budget to look at, in traces per question."""
+        mean = None if self.max_budget is None else Amount.parse_mean(self.max_budget)
+        if mean is not None and mean < 1:
+            raise InputError(f"--max-budget is at least 1x, a trace of every question; got {self.max_budget!r}.")
+        return mean
 
 
 @option_group("Simulation")

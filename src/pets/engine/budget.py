@@ -153,6 +153,14 @@ class Amount:
             raise BudgetError(f"a budget is more than 0, traces and tokens whole numbers; got {text!r}.{money}")
         return cls(number, unit)
 
+    @classmethod
+    def parse_mean(cls, text: str) -> float:
+        """Traces per question on average, written as 16x; no other unit will do."""
+        amount = cls.parse(text)
+        if amount.unit != "mean":
+            raise BudgetError(f"here a budget is traces per question on average, such as 16x; got {text!r}.")
+        return amount.number
+
     @property
     def ledger_unit(self) -> str:
         """The unit of the ledger: traces, tokens or picodollars."""

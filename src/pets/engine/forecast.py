@@ -86,7 +86,9 @@ def forecast(
     now = sum(tally.returned for tally in sample) / len(sample)
     cap = math.inf if max_traces is None else max(now, float(max_traces))
     if up_to is not None and up_to <= now < cap:
-        raise InputError(f"{now:.1f} traces per question are spent already; look further than {up_to:g} with --up-to.")
+        raise InputError(
+            f"{now:.1f} traces per question are spent already; give more with --max-budget than {up_to:g}x."
+        )
     far = min(cap, up_to or max_traces or FAR * now)
     for most in (min(far, NEAR * now), far) if targets else (far,):
         grid, rng = np.linspace(now, most, POINTS), np.random.default_rng(seed)
