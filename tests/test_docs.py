@@ -82,6 +82,9 @@ def parse(words):
     words = [word for at, word in enumerate(words) if word != "..." or (at and words[at - 1].startswith("-"))]
     command, name = cli, "pets"
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        for flag in getattr(command, "common", ()):
+            if flag in words:
+                del words[words.index(flag) : words.index(flag) + 2]
         name, command, words = command.resolve_command(click.Context(command), words)
     try:
         command.make_context(name, list(words))

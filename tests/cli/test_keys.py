@@ -74,7 +74,8 @@ def test_the_limits_of_a_key_are_set_changed_and_taken_away(tmp_path):
         return {name: found[name] for name in ("budget", "unit", "rpm", "expires", "models")}
 
     none = {"budget": None, "unit": None, "rpm": None, "expires": None, "models": []}
-    assert run("add", "a", "--rpm", "60", "--models", "pets/*, gpt-4o").exit_code == 0
+    assert run("add", "a").exit_code == 0
+    assert run("set", "a", "--rpm", "60", "--models", "pets/*, gpt-4o").exit_code == 0
     assert row() == none | {"rpm": 60, "models": ["pets/*", "gpt-4o"]}
     changed = run("set", "a", "--budget", "20usd", "--expires", "2999-01-01T02:00+02:00")
     words = "nothing spent, budget $20, 60 requests per minute, expires 2999-01-01T00:00:00+00:00, models pets/* gpt-4o"

@@ -197,7 +197,7 @@ def test_policies_with_few_rounds_go_by_jobs(provider, policy):
 
 def test_a_dry_run_counts_half_the_price(provider):
     _, url = provider
-    more = ("--dry-run", "--price", "in=1,out=4", "--expect", "tokens=100,seconds=1")
+    more = ("--price", "in=1,out=4", "--dry-run", "tokens=100,seconds=1")
     command = ("solve", "mine.jsonl", "--endpoint", url, "--model", "mock", "--budget", "6x")
     dear, cheap = (json.loads(pets(*command, *jobs, *more)[0].stdout) for jobs in ((), ("--batch-api",)))
     assert (cheap["traces"], cheap["tokens"]) == (dear["traces"], dear["tokens"]) == (60, 6000)

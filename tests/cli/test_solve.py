@@ -277,8 +277,8 @@ def test_several_models_vote_together_and_their_shares_are_said(questions, serve
                  for word in ("--endpoint", f"{name}={url}")]  # fmt: skip
     models, store = ("--model", "alpha=3", "--model", "beta"), tmp_path / "runs.db"
     dry = pets("solve", questions, *models, *endpoints, "--budget", "1usd", "--price", "alpha=in=1,out=2", "--price",
-               "in=1,out=4", "--expect", "tokens=500,seconds=1", "--max-tokens", 1000, "--max-traces", 1000,
-               "--dry-run")  # fmt: skip
+               "in=1,out=4", "--dry-run", "tokens=500,seconds=1", "--max-tokens", 1000,
+               "--max-traces", 1000)  # fmt: skip
     assert json.loads(dry.stdout)["cost"] == pytest.approx(1.0, rel=0.02)
     assert not sum(mock.stats.requests for mock in mocks)
     result = pets("solve", questions, *models, *endpoints, "--budget", "8x", "--store", store)
@@ -403,8 +403,8 @@ def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
     told = json.loads(instructed.stdout)
     assert told["instructions"] == ['End with "The answer is (X).", where X is the letter of your choice.']
     assert (told["policy"], told["budget"], told["unit"]) == ("okg", 160, "traces") and not instructed.stderr
-    result = pets("solve", questions, *at, "--budget", "1usd", "--price", "in=1,out=2", "--dry-run", "--no-instruct",
-                  "--expect", "tokens=500,seconds=2", "--max-traces", 1000)  # fmt: skip
+    result = pets("solve", questions, *at, "--budget", "1usd", "--price", "in=1,out=2", "--no-instruct",
+                  "--dry-run", "tokens=500,seconds=2", "--max-traces", 1000)  # fmt: skip
     plain = json.loads(result.stdout)
     assert not result.stderr and (plain["budget"], plain["unit"]) == (1.0, "usd")
     assert mock.stats.requests == 0 and 980 < plain["traces"] <= 1000 and plain["tokens"] == 500 * plain["traces"]
@@ -418,8 +418,8 @@ def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
 def test_a_dry_run_is_a_table_for_a_person_in_dollars(questions, serve, monkeypatch):
     _, at = serve(max_model_len=4096)
     monkeypatch.setattr("pets.cli.solve.is_terminal", lambda: True)
-    result = pets("solve", questions, *at, "--budget", "5usd", "--price", "in=1,out=2", "--dry-run",
-                  "--expect", "tokens=500,seconds=2", "--max-tokens", 1000)  # fmt: skip
+    result = pets("solve", questions, *at, "--budget", "5usd", "--price", "in=1,out=2",
+                  "--dry-run", "tokens=500,seconds=2", "--max-tokens", 1000)  # fmt: skip
     rows = {line[:12].strip(): line[13:] for line in result.stdout.splitlines()}
     assert (rows["questions"], rows["budget"], rows["policy"]) == ("10", "$5", "okg")
     assert rows["traces"] == "640, about 64.0 per question" and rows["cost"].startswith("$0.6")

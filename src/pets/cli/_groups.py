@@ -141,7 +141,9 @@ class Verb(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options under their groups' titles; those of no group, such as --help, last."""
         sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
+        group = None if ctx.parent is None else ctx.parent.command
+        common = [p for p in group.params if p.opts[-1] in group.common] if isinstance(group, VerbGroup) else []
+        for parameter in (*common, *self.get_params(ctx)):
             if getattr(parameter, "rare", False) and HELP_ALL not in ctx.meta:
                 continue
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
@@ -189,7 +191,19 @@ class Verb(click.Command):
 
 
 class VerbGroup(SuggestingGroup, Verb):
-    """A verb of several commands."""
+    """A verb of several commands; ``common`` are options of them all, typed before a command or after it."""
+
+    common: tuple[str, ...] = ()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As every verb's, with the common options put before the command's name, wherever they were typed."""
+        own, rest = list[str](), list(args)
+        for flag in self.common:
+            for index in reversed(range(rest.index("--") if "--" in rest else len(rest))):
+                taken = 2 if rest[index] == flag else int(rest[index].startswith(f"{flag}="))
+                own[:0] = rest[index : index + taken]
+                del rest[index : index + taken]
+        return super().parse_args(ctx, [*own, *rest])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Its commands, each with its whole first sentence."""
@@ -223,11 +237,17 @@ def verb(name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
     return decorate
 
 
-def verb_group(*, invoke_without_command: bool = False) -> Callable[[Callable[..., None]], VerbGroup]:
-    """Make a verb of several commands of a function, its options as in :func:`verb`."""
-    return lambda function: click.group(cls=VerbGroup, invoke_without_command=invoke_without_command)(
-        _with_groups(function)
-    )
+def verb_group(
+    *, common: Sequence[str] = (), invoke_without_command: bool = False
+) -> Callable[[Callable[..., None]], VerbGroup]:
+    """Make a verb of several commands of a function, its options as in :func:`verb`, some ``common`` to them all."""
+
+    def decorate(function: Callable[..., None]) -> VerbGroup:
+        group = click.group(cls=VerbGroup, invoke_without_command=invoke_without_command)(_with_groups(function))
+        group.common = tuple(common)
+        return group
+
+    return decorate
 
 
 def _help_all(rare: int) -> click.Option:

@@ -56,7 +56,6 @@ class SimulationOptions:
     """How the forecast is made."""
 
     repetitions: int = option("How many runs are simulated or replayed.", 8, kind=click.IntRange(1, 100))
-    seed: int = option("The same seed gives the same forecast.", 0, at_least=0)
 
 
 @verb()
@@ -149,7 +148,6 @@ def _played_on(
         max_traces=cap,
         targets=question.target_consistency,
         runs=simulation.repetitions,
-        seed=simulation.seed,
         progress=progress,
     )
     return ForecastSource(curve, len(ids), "the vote over infinitely many traces", cap, summary, path)
@@ -163,8 +161,7 @@ def _replayed(
     if not file.exists():
         raise InputError(f'there is no pool "{path}"; a run is a number or "last".')
     pool, policy = read_pool(file), question.policy
-    repetitions, seed = simulation.repetitions, simulation.seed
-    (replayed,) = replay([pool], [typed_policy(policy)], repetitions=repetitions, seed=seed, progress=progress)
+    (replayed,) = replay([pool], [typed_policy(policy)], repetitions=simulation.repetitions, progress=progress)
     (result,) = replayed.results
     if result.option is not None:
         raise InputError(f"{policy} has no curve over budgets; choose an index policy such as okg.")

@@ -24,18 +24,18 @@ NO_BUDGET = dict.fromkeys(("budget", "unit", "window"))
 EXAMPLES = {"traces": "500 for traces", "tokens": "2Mtok for tokens", "picodollars": "5usd for dollars"}
 
 
-STORE: Any = option("The gateway's file or URL, as given to pets serve.", required=True, metavar="FILE")
+BUDGET: Any = option(
+    "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd; or in "
+    "each calendar day, week or month: 20usd/month.",
+    metavar="AMOUNT[/WINDOW]",
+)
 
 
 @option_group("Limits")
 class KeyLimits:
     """What a key is held to; "none" takes a limit away."""
 
-    budget: str | None = option(
-        "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd; or in "
-        "each calendar day, week or month: 20usd/month.",
-        metavar="AMOUNT[/WINDOW]",
-    )
+    budget: str | None = BUDGET
     rpm: str | None = option("How many requests per minute this key may send.", metavar="NUMBER")
     expires: str | None = option(
         "When the key ends, in UTC unless it says otherwise: 2027-01-01, or 2027-01-01T18:00+02:00.", metavar="TIME"
@@ -61,23 +61,30 @@ class KeyLimits:
         return fields
 
 
-@verb_group()
-def keys() -> None:
+@verb_group(common=("--store",))
+@click.pass_context
+def keys(
+    context: click.Context,
+    store: str | None = option("The gateway's file or URL, as given to pets serve.", metavar="FILE"),
+) -> None:
     """Keys of a gateway, running or not: as soon as its store has one, requests need a key."""
+    context.obj = store
 
 
 @keys.verb()
 @click.argument("name")
+@click.pass_context
 def add(
+    context: click.Context,
     name: str,
-    limits: KeyLimits,
-    store: str = STORE,
+    budget: str | None = BUDGET,
     admin: bool = option("Let the key see everybody's questions on the dashboard.", False),
 ) -> None:
     """Make a key for NAME and show it, this once: the store keeps its hash alone."""
+    store = _store(context)
     is_new = not _exists(store)
     with _keys(store, create=True) as key_store:
-        secret = key_store.add(name, admin=admin, **limits.fields(key_store))
+        secret = key_store.add(name, admin=admin, **KeyLimits(budget).fields(key_store))
     if is_new:
         name = shown_location(store)
         say(f'"{name}" is a new store. The key opens the gateway that is started with --store {name}.')
@@ -86,14 +93,15 @@ def add(
 
 @keys.verb("set")
 @click.argument("name")
-def set_limits(name: str, limits: KeyLimits, store: str = STORE) -> None:
+@click.pass_context
+def set_limits(context: click.Context, name: str, limits: KeyLimits) -> None:
     """Change what NAME's key is held to, from the next request on.
 
     \b
     pets keys set alice --budget 20usd/month --rpm 60 --store gateway.db
     pets keys set alice --rpm none --store gateway.db                 no such limit any more
     """
-    with _keys(store) as key_store:
+    with _keys(_store(context)) as key_store:
         if not (fields := limits.fields(key_store)):
             raise InputError("nothing to change: name --budget, --rpm, --expires or --models.")
         key_store.change(name, fields)
@@ -102,9 +110,10 @@ def set_limits(name: str, limits: KeyLimits, store: str = STORE) -> None:
 
 
 @keys.verb("list")
-def list_keys(store: str = STORE, form: Format | None = FORMAT) -> None:
+@click.pass_context
+def list_keys(context: click.Context, form: Format | None = FORMAT) -> None:
     """List the names of the keys, what each has spent, and of which budget."""
-    with _keys(store) as key_store:
+    with _keys(_store(context)) as key_store:
         rows = [_row(key_store, *row) for row in key_store.all()]
 
     def print_people() -> None:
@@ -167,9 +176,10 @@ def _time(seconds: float) -> str:
 
 @keys.verb()
 @click.argument("name")
-def revoke(name: str, store: str = STORE) -> None:
+@click.pass_context
+def revoke(context: click.Context, name: str) -> None:
     """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
-    with _keys(store) as key_store:
+    with _keys(_store(context)) as key_store:
         key_store.revoke(name)
     say(f"The key of {name} is revoked.")
 
@@ -205,6 +215,14 @@ def _end(text: str, now: float) -> float:
     if end <= now:
         raise InputError(f"--expires {text} is over. Name a time to come; `pets keys revoke` ends a key now.")
     return end
+
+
+def _store(context: click.Context) -> str:
+    """The gateway's store, which all commands need."""
+    if context.obj is None:
+        raise click.UsageError("Missing option '--store': the gateway's file or URL, as given to pets serve.", context)
+    store: str = context.obj
+    return store
 
 
 @contextmanager

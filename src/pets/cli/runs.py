@@ -53,7 +53,7 @@ class ExportOptions:
     texts: bool = option("Write what traces said into a pool too, where the run kept it.", True)
 
 
-@verb_group(invoke_without_command=True)
+@verb_group(common=("--store",), invoke_without_command=True)
 @click.pass_context
 def runs(context: click.Context, store: str | None = STORE, form: Format | None = FORMAT) -> None:
     """The runs of a store; without a command, list them.
@@ -83,7 +83,6 @@ def runs(context: click.Context, store: str | None = STORE, form: Format | None 
 def show(
     context: click.Context,
     run: str,
-    store: str | None = STORE,
     answer: str | None = CODE,
     form: Format | None = FORMAT,
     question: str | None = option("Show this question alone, with its votes and every trace.", metavar="ID"),
@@ -93,7 +92,7 @@ def show(
     The expected self-consistency comes with its 95 % interval. With --question, show one question with its votes and
     what every trace said.
     """
-    with Store.open(store or context.obj, create=False) as opened:
+    with Store.open(context.obj, create=False) as opened:
         view = opened.view(run, code=answer)
         facts = _run_facts(view) if question is None else _question_facts(view, question)
     print_rows([facts], form, lambda: (_print_run if question is None else _print_question)(facts))
@@ -107,7 +106,6 @@ def compare(
     context: click.Context,
     first: str,
     second: str,
-    store: str | None = STORE,
     answer: str | None = CODE,
     form: Format | None = FORMAT,
 ) -> None:
@@ -115,7 +113,7 @@ def compare(
 
     Accuracy is compared in pairs: the difference with its 95 % interval, and the exact McNemar test.
     """
-    with Store.open(store or context.obj, create=False) as opened:
+    with Store.open(context.obj, create=False) as opened:
         facts = _comparison_facts(opened.view(first, code=answer), opened.view(second, code=answer))
     print_rows([facts], form, lambda: _print_comparison(facts))
 
@@ -127,7 +125,6 @@ def export(
     context: click.Context,
     run: str,
     output: ExportOptions,
-    store: str | None = STORE,
     answer: str | None = CODE,
 ) -> None:
     """Write the results of RUN so far.
@@ -138,7 +135,7 @@ def export(
     pooled = output.what == "pool"
     if not pooled:
         check_rows_output(output.output)
-    with Store.open(store or context.obj, create=False) as opened:
+    with Store.open(context.obj, create=False) as opened:
         view = opened.view(run, code=answer)
         if pooled:
             written = _write_pool(view, output.output, output.texts)
@@ -158,14 +155,13 @@ def export(
 def delete(
     context: click.Context,
     run: str,
-    store: str | None = STORE,
     texts_only: bool = option("Delete only the texts, prompts and errors; answers and votes stay.", False),
 ) -> None:
     """Delete RUN, or what was asked and said in it; its place in the file is overwritten.
 
     A run without its prompts can still be shown and exported, and no longer resumed.
     """
-    with Store.open(store or context.obj, create=False) as opened:
+    with Store.open(context.obj, create=False) as opened:
         id = opened.delete(run, texts=texts_only)
     say(f"Run {id}: {'texts, prompts and errors' if texts_only else 'everything'} deleted.")
 
@@ -178,7 +174,6 @@ def reread(
     run: str,
     output: Path | None = OUTPUT,
     answer: str | None = option("How the texts are read: number, math, choice, text, ..."),
-    store: str | None = STORE,
 ) -> None:
     """Read the texts of RUN by another answer type and vote anew: a new run, for which nothing is paid.
 
@@ -188,7 +183,7 @@ def reread(
     check_rows_output(output)
     if answer is None:
         raise InputError("how are the texts to be read? Give --answer number, math, choice, text, ...")
-    with Store.open(store or context.obj, create=False) as opened:
+    with Store.open(context.obj, create=False) as opened:
         view = reread_run(opened, run, answer)
         summary = AnswerSummary()
 
@@ -205,16 +200,14 @@ def reread(
 @runs.verb()
 @click.argument("run", default="last")
 @click.pass_context
-def cancel(
-    context: click.Context, run: str, servers: ServerOptions, store: str | None = STORE, answer: str | None = CODE
-) -> None:
+def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str | None = CODE) -> None:
     """Cancel the batch jobs of RUN at their provider; what they had ready is paid for and kept.
 
     The rest costs nothing and goes back to the budget. `pets resume RUN` asks for what is worth it then.
     """
     from pets.cli.resume import cancel_jobs  # which needs all that a live run does
 
-    cancel_jobs(store or context.obj, run, servers, answer)
+    cancel_jobs(context.obj, run, servers, answer)
 
 
 def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:

@@ -44,9 +44,12 @@ NOTHING_LEFT = 1  # the exit code where there is no next wave: `while pets solve
 class DryRunOptions:
     """What a run would take."""
 
-    dry_run: bool = option("Say what the run would take; ask nothing of any model.", False)
-    expect: str | None = option("What a trace takes, for --dry-run.", metavar="tokens=N,seconds=S", needs="dry_run",
-                                rare=True)  # fmt: skip
+    dry_run: str | None = option(
+        "Say what the run would take, if a trace takes so many tokens and seconds, or what the store has seen; ask "
+        "nothing of any model.",
+        metavar="[tokens=N,seconds=S]",
+        alone="",
+    )
 
 
 @verb()
@@ -86,6 +89,8 @@ def solve(
     ray.check(model)
     if questions is None and ray.ray:
         raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
+    if questions is None and dry_run.dry_run:
+        parse_expectation(dry_run.dry_run)
     if questions is None:
         raise InputError("which questions? Give a file or a named set (`pets pools questions` lists them).")
     question_set = selection.load(questions)
@@ -118,12 +123,12 @@ def solve(
             spec=spec,
         )
 
-    if dry_run.dry_run:
+    if dry_run.dry_run is not None:
         place = store or DEFAULT_STORE
         if not new and Path(place).exists() and _is_finished(lambda: engine_in(place)):
             return
         bounded = bounded_spec(spec, [spec.asked(problem) for problem in question_set.problems], samplers)
-        _print_estimate(question_set, bounded, model.name or "", place, dry_run.expect)
+        _print_estimate(question_set, bounded, model.name or "", place, dry_run.dry_run)
         return
     engine = engine_in(_place(store))
     if to is not None:

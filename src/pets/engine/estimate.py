@@ -98,8 +98,11 @@ def parse_expectation(text: str) -> tuple[float | None, float | None, str]:
     except ValueError:
         values = {"": 0.0}
     if set(values) - {"tokens", "seconds"} or min(values.values()) <= 0:
-        raise InputError(f"--expect is tokens=N,seconds=S, each more than 0; got {text!r}.")
-    return values.get("tokens"), values.get("seconds"), "as given with --expect"
+        raise InputError(
+            f"--dry-run takes tokens=N,seconds=S, each more than 0, or nothing; got {text!r}. "
+            "Questions stand before it."
+        )
+    return values.get("tokens"), values.get("seconds"), "as given with --dry-run"
 
 
 def seen_in_store(store: str | None, model: str) -> tuple[float | None, float | None, str]:
