@@ -32,7 +32,8 @@ def test_a_run_is_read_anew_for_nothing(tmp_path):
     path = tmp_path / "runs.db"
     run(path, answer="text")
     answers = reread(1, answer="number", store=path)
-    assert [(row.answer, row.traces, row.right) for row in answers] == [("7", 3, True)] * 2
+    assert [(row.answer, row.right) for row in answers] == [("7", True)] * 2
+    assert sum(row.traces for row in answers) == 6
     with Store.open(path) as store:
         view, first = store.view(2), store.view(1)
         assert view.summary().state == "finished" and view.reused() == {1: 6} and view.shared_with(first) == 6
