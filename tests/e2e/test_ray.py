@@ -209,7 +209,7 @@ def test_a_local_model_in_an_actor_gives_the_traces_of_one_here(cluster, weights
 
 def test_solve_writes_answers_alone_to_stdout_and_its_run_goes_on_with_or_without_ray(nodes, two, weights, tmp_path):
     store, model = ("--store", tmp_path / "runs.db"), ("--local", "context=512")
-    solve = ("solve", "starter", "--first", 2, "--budget", "2x", "--max-tokens", 32, "--keep-going", *store, *model)
+    solve = ("solve", "starter", "--first", 2, "--budget", "2x", "--max-tokens", 64, "--keep-going", *store, *model)
     ray = ("--ray", f"{nodes.address},actors=1")
     first, again, resumed = pets(*solve, *ray), pets(*solve), pets("resume", "last", *store, *model, *ray)
     assert first.returncode == 0, first.stderr

@@ -136,6 +136,6 @@ def test_a_file_that_is_not_there_is_named_with_or_without_llama_cpp(monkeypatch
 
 
 def test_too_little_memory(weights, monkeypatch):
-    monkeypatch.setattr(module.machine, "free_memory", lambda: 100 << 20)
+    monkeypatch.setattr(module, "free_memory", lambda: 100 << 20)
     with pytest.raises(LocalModelError, match="GB of memory"):
         LocalSampler()
