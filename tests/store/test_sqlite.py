@@ -1,5 +1,6 @@
 """The file: opened by path or URL, durable as asked, refused when it is newer, damaged or somebody else's."""
 
+import multiprocessing
 import os
 import sqlite3
 from contextlib import closing
@@ -115,3 +116,24 @@ def test_links_in_a_circle_are_one_line(path):
     with pytest.raises(StateError, match="cannot be opened") as error:
         Store.open(path)
     assert "\n" not in str(error.value)
+
+
+def make_at_once(folder, barrier, failures):
+    for number in range(60):
+        barrier.wait()
+        try:
+            open_database(folder / f"{number}.db", create=True).close()
+        except StateError as error:
+            failures.put(str(error))
+
+
+def test_many_processes_may_make_a_store_at_once(tmp_path):
+    context = multiprocessing.get_context("fork")
+    barrier, failures = context.Barrier(8), context.SimpleQueue()
+    makers = [context.Process(target=make_at_once, args=(tmp_path, barrier, failures)) for _ in range(barrier.parties)]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
+    assert failures.empty(), failures.get()
+    assert [maker.exitcode for maker in makers] == [0] * barrier.parties

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
 APPLICATION_ID = 0x50455453  # "PETS": SQLite's mark of our files
 LOCK_TIMEOUT_S = 60.0  # that a write waits for another run's; a million questions take a few seconds
+SWITCH_PAUSE_S = 0.01
+PRIMARY_CODE = 0xFF  # of SQLite's error codes; the bits above say more of the cause
 MAX_CACHE_KIB = 64_000  # ids of a million questions arrive in any order, and their index should stay in memory
 MIN_CACHE_KIB = 4_000
 IDS_PER_KIB = 16  # of the index
@@ -125,8 +128,7 @@ class SQLiteDatabase(Database):
 
     def _prepare(self, durability: Durability) -> None:
         self._check_owner()
-        if self.path is not None and self._pragma("journal_mode") != "wal":
-            self.connection.execute("PRAGMA journal_mode = WAL")
+        self._switch_to_wal()
         self.connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
         self.connection.execute("PRAGMA foreign_keys = ON")
         self.connection.execute(f"PRAGMA cache_size = -{MAX_CACHE_KIB}")
@@ -137,6 +139,20 @@ class SQLiteDatabase(Database):
                     migrate(self, step)
                 self.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 self.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+    def _switch_to_wal(self) -> None:
+        """Keep a log beside the file, as readers and a writer at once need it.
+
+        SQLite does not wait for another process that does the same, as it waits for other writes: one is refused.
+        """
+        end = time.monotonic() + LOCK_TIMEOUT_S
+        while self.path is not None and self._pragma("journal_mode") != "wal":
+            try:
+                self.connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(SWITCH_PAUSE_S)
 
     def _check_owner(self) -> None:
         """Refuse a file of a newer pets, or of something else, before anything in it is changed."""
