@@ -13,6 +13,7 @@ from pets import errors
 
 NAMES = [
     "Allocator",
+    "Amount",
     "Answer",
     "AnswerType",
     "Budget",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for P
     from pets.engine import RunSpec as RunSpec
     from pets.engine import Solution as Solution
     from pets.engine import TokenPrice as TokenPrice
+    from pets.engine.budget import Amount as Amount
     from pets.engine.reread import reread as reread
     from pets.errors import BudgetError as BudgetError
     from pets.errors import BusyError as BusyError
@@ -87,6 +88,7 @@ HOMES = {
     "pets.core.policy": "IndexPolicy Policy QuotaPolicy View",
     "pets.core.tally": "Tally",
     "pets.engine": "Answer Consistency Engine RunSpec Solution TokenPrice",
+    "pets.engine.budget": "Amount",
     "pets.errors": "BudgetError BusyError FirstTracesError InputError JobError JobLeftError LocalModelError PetsError "
     "PoolError RefusedError ReplyError SamplerError SpecError StateError UnreachableError",
     "pets.lab": "PoolResult ReplayConfig",

@@ -205,7 +205,7 @@ def test_a_set_of_evaluations_tries_a_failed_task_again_and_uses_what_it_has(tmp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"budget": "2Mtok"}, "counts epochs, not tokens or money"),
+        ({"budget": "2Mtok"}, "traces are counted, not tokens or money"),
         ({"budget": "8x", "policy": "okg_weighted"}, "inspect_ai gives votes"),
         ({"budget": "8x", "answer": "judge"}, "not read by 'judge'"),
         ({"budget": "lots"}, "is no budget"),

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Container, Iterable, Sequence
 
 from pets.core.budget import Budget
-from pets.core.certificate import Decision
+from pets.core.certificate import Decision, decision_certificate, expected_share
 from pets.core.policy import Policy, View
 from pets.core.queues import ReplicaTotals, queue_for
 from pets.core.record import Record, VoteCount
@@ -438,6 +438,23 @@ class Allocator:
         """The votes that decide a question as they stand: what its certificate is about."""
         record = self._record(question)
         return Decision.of(self.verdict(question), record.options, record.mean_tokens)
+
+    def certificate(self, question: str) -> float:
+        """P(the question's answer is the vote over infinitely many traces) under the policy's own belief and zone."""
+        return decision_certificate(self.decision(question), self.policy.belief, zone=self.policy.zone)
+
+    def expected_consistency(self) -> tuple[float, float, float]:
+        """The expected share of answers that are the vote over infinitely many traces, and its 95 % interval.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2)])
+        >>> [allocator.tell(Trace(*launch, "A")) for launch in allocator.ask(3)]
+        [True, True, True]
+        >>> allocator.certificate("q1") == allocator.expected_consistency()[0] > 0.8
+        True
+        """
+        return expected_share(map(self.certificate, self._records))
 
     def verdicts(self) -> list[Verdict]:
         """Every question's verdict, in the order of arrival."""

@@ -161,6 +161,16 @@ class Amount:
             raise BudgetError(f"here a budget is traces per question on average, such as 16x; got {text!r}.")
         return amount.number
 
+    def traces(self, questions: int) -> int:
+        """How many traces it is for so many questions; no other unit will do.
+
+        >>> Amount.parse("2.5x").traces(10), Amount.parse("5000").traces(10)
+        (25, 5000)
+        """
+        if self.ledger_unit != "traces":
+            raise BudgetError("here traces are counted, not tokens or money: write 8x (per question) or 5000 (in all).")
+        return total_of(self, questions)
+
     @property
     def ledger_unit(self) -> str:
         """The unit of the ledger: traces, tokens or picodollars."""

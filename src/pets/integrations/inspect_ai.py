@@ -20,7 +20,20 @@ from functools import cache
 import anyio
 from anyio.to_thread import run_sync
 
-from pets._extras import missing
+from pets import (
+    Allocator,
+    Amount,
+    AnswerType,
+    Budget,
+    InputError,
+    Launch,
+    Policy,
+    Question,
+    StateError,
+    Trace,
+    make_answer_type,
+    make_policy,
+)  # fmt: skip
 
 try:
     from inspect_ai.dataset import Sample
@@ -30,18 +43,7 @@ try:
     from inspect_ai.util import EarlyStop
     from pydantic import JsonValue
 except ModuleNotFoundError:
-    raise missing("inspect_ai", "inspect") from None
-
-from pets.answers.base import AnswerType, Classes
-from pets.core.allocator import Allocator
-from pets.core.budget import Budget
-from pets.core.certificate import decision_certificate, expected_share
-from pets.core.policy import Policy
-from pets.core.tally import majority
-from pets.engine.budget import Amount, total_of
-from pets.errors import BudgetError, InputError, StateError
-from pets.registry import as_answer_type, as_policy
-from pets.types import Launch, Question, Trace
+    raise InputError('inspect_ai is not installed. Try: pip install "pets-llm[inspect]"') from None
 
 SampleId = str | int
 SampleEpoch = tuple[str, int]
@@ -70,9 +72,8 @@ class TraceBudget:
         scorer: str | None = None,
     ) -> None:
         self._amount = Amount.parse(str(budget))
-        if self._amount.ledger_unit != "traces":
-            raise BudgetError(f"inspect_ai counts epochs, not tokens or money; got {budget!r}. Write 8x or 5000.")
-        self._policy = as_policy(policy)
+        self._amount.traces(0)  # or refuses tokens and money
+        self._policy = make_policy(policy) if isinstance(policy, str) else policy
         if self._policy.sees == "traces" or self._policy.waves:
             raise InputError(
                 f"inspect_ai gives votes, one epoch at a time; {policy!r} needs more. Choose okg or price."
@@ -92,7 +93,7 @@ class TraceBudget:
                 "retry_on_error would pay for epochs that no budget knows; leave it out and set fail_on_error=False: "
                 "an epoch that fails costs a trace, and the next one takes its place."
             )
-        budget = Budget(total_of(self._amount, len(samples)), cap=epochs)
+        budget = Budget(self._amount.traces(len(samples)), cap=epochs)
         questions = [_question(sample, self._answer) for sample in samples]
         self._votes = _TaskVotes(task, Allocator(self._policy, budget, questions), self._answer, epochs)
         _running[task.eval_id] = self._votes
@@ -142,8 +143,8 @@ def vote(answer: str = "text") -> ScoreReducer:
     def reduce(scores: list[Score]) -> Score:
         forms = [None if score.answer is None else answer_type.extract(score.answer) for score in scores]
         labels = answer_type.labels(forms)
-        winner = majority(labels)
-        return scores[0 if winner is None else labels.index(winner)]
+        votes = Counter(label for label in labels if label is not None).most_common(1)  # of equals the first
+        return scores[labels.index(votes[0][0]) if votes else 0]
 
     return reduce
 
@@ -161,7 +162,7 @@ class _TaskVotes:
         self._asked: set[SampleEpoch] = set()
         self._kept: defaultdict[str, deque[str | None]] = defaultdict(deque)  # answers of an earlier log, not used yet
         self._tokens: dict[SampleEpoch, int] = {}
-        self._classes: defaultdict[str, Classes] = defaultdict(answer_type.classes)
+        self._classes = {verdict.question: answer_type.classes() for verdict in allocator.verdicts()}
         self._comparing = anyio.Lock()
         self._changed = anyio.Event()
 
@@ -261,19 +262,16 @@ class _TaskVotes:
     def summary(self) -> dict[str, JsonValue]:
         """What was spent, the expected self-consistency with its 95 % interval, and every sample's vote."""
         allocator = self._allocator
-        prior, budget = allocator.policy.belief, allocator.budget
-        verdicts = allocator.verdicts()
-        chances = [decision_certificate(allocator.decision(verdict.question), prior) for verdict in verdicts]
-        mean, low, high = expected_share(chances)
+        budget, (mean, low, high) = allocator.budget, allocator.expected_consistency()
         samples: dict[str, JsonValue] = {
             verdict.question: {
                 "answer": verdict.answer,
                 "votes": {answer: round(votes) for answer, votes in verdict.votes},
-                "certificate": round(chance, 6),
+                "certificate": round(allocator.certificate(verdict.question), 6),
                 "traces": verdict.traces,
                 "no_answer": verdict.no_answer,
             }
-            for verdict, chance in zip(verdicts, chances, strict=True)
+            for verdict in allocator.verdicts()
         }
         consistency: dict[str, JsonValue] = {"expected": mean, "low": low, "high": high}
         return {"budget": budget.total, "spent": budget.spent, "consistency": consistency, "samples": samples}
@@ -304,7 +302,7 @@ def _listen() -> None:
 
 def _answer_type(answer: str | AnswerType) -> AnswerType:
     """The answer type; one that must ask a model, or see traces first, is of no use here."""
-    answer_type = as_answer_type(answer)
+    answer_type = make_answer_type(answer) if isinstance(answer, str) else answer
     if answer_type.asks_model or answer_type.chosen_from_traces:
         raise InputError(f"answers of inspect_ai are not read by {answer!r}; choose number, math, choice or text.")
     return answer_type
