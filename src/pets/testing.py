@@ -10,7 +10,7 @@ import asyncio
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from pets.answers.base import AnswerType
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, View
+from pets.core.race import with_leader_votes
 from pets.core.tally import Tally
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import Ledger
@@ -69,6 +70,13 @@ def check_is_pure(policy: Policy) -> None:
     assert values == [_value(policy, path, view, str) for path in reversed(paths)][::-1], "the policy is not pure"
     relabelled = [_value(policy, path, view, _mirror) for path in paths]
     assert values == relabelled, f"the policy depends on labels: {values} became {relabelled}"
+    for path in paths:
+        tally = Tally.of(path, [8.0] * len(path), options=4, question=QUESTIONS[0].id)
+        m = policy.fewest(tally, view, price=-4.0)
+        assert m >= 0, f"{m} votes cannot settle {tally}"
+        after = replace(with_leader_votes(tally, m), rounds=1) if m else tally  # of a batch, where rounds are limited
+        left = policy.fewest(after, view, price=-4.0)
+        assert left == 0 or getattr(policy, "rounds", 0) > 1, f"{m} votes do not settle {tally}: {left} more would"
 
 
 def check_schedule(policy: Policy, seed: int) -> None:

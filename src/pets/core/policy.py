@@ -17,10 +17,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from pets.core import race
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, majority, weighted_majority
 from pets.core.waves import Wave, dealt_shares
@@ -89,6 +91,9 @@ class Policy:
     blind: ClassVar[bool] = False
     sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = None
     zone: float = 0.0  # the lead that a rival needs to matter; policies that know the indifference zone have a field
+    cap: int | None = (
+        None  # traces of a question at which the policy stops, whatever they say; stopping rules have a field
+    )
     waves: int = 0  # parallel batches that the whole budget is spent in, 0: no limit; some index policies have a field
 
     @property
@@ -134,6 +139,24 @@ class Policy:
         """The log of the price that a price rule goes by at this view; None for every other policy."""
         return None
 
+    def fewest(self, tally: Tally, view: View, price: float = -math.inf) -> int:
+        """m: the fewest further votes, all for today's leader, after which the question could be settled; 0: it is.
+
+        The tally is that of all that is back, in any order; what is pending does not count. A stopping rule is settled
+        when it grants no more, the price rule when nothing is worth the price at this view, an index policy when its
+        index has fallen to ``price``, the lowest index that is served now; all of them at the view's cap. By default
+        the leader is walked up, at most 64 steps; kept by state for policies that see counts alone. A policy of which
+        something faster is known may say so here. :mod:`pets.core.race` says what m is for.
+        """
+        if self.sees == "traces" or not (self.solitary or isinstance(self, IndexPolicy)):
+            return race.fewest(lambda state: self._more(state, view, price), tally)
+        state = Tally(tally.counts, tally.nulls, options=tally.options, mark=tally.mark, extra=tally.extra)
+        return _fewest(self, state, view.cap, price)
+
+    def _more(self, tally: Tally, view: View, price: float) -> int:
+        """The traces that a question gets next, when all that it got is back; 0 when it is settled."""
+        raise NotImplementedError
+
     def to_plain(self) -> dict[str, Any]:
         """The options as plain data."""
         return {field.name: plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
@@ -176,6 +199,12 @@ class IndexPolicy(Policy, ABC):
     def index(self, tally: Tally, view: View) -> float:
         """The value of one more trace; any monotone scale."""
 
+    def _more(self, tally: Tally, view: View, price: float) -> int:
+        """One more as long as the index is above the price, or the warm-up is not over."""
+        if view.cap is not None and tally.returned >= view.cap:
+            return 0
+        return int(tally.returned < self.warmup or self.index(tally, view) > price)
+
     def plan_wave(self, states: Mapping[Tally, int], wave: Wave) -> Mapping[Tally, Sequence[int]]:
         """How many traces each question gets in the next wave, for policies with a field ``waves``.
 
@@ -203,6 +232,24 @@ class QuotaPolicy(Policy, ABC):
     @abstractmethod
     def quota(self, tally: Tally, view: View) -> int:
         """How many traces the question deserves in all, given what it has shown; <= launched stops it."""
+
+    def fewest(self, tally: Tally, view: View, price: float = -math.inf) -> int:
+        """m, as every policy says it; with a limit of rounds the batch that is granted next, which goes out whole."""
+        if not self.rounds:
+            return super().fewest(tally, view, price)
+        return self._more(replace(tally, pending=0), view, price) if tally.rounds < self.rounds else 0
+
+    def _more(self, tally: Tally, view: View, price: float) -> int:
+        """What the warm-up or the quota leaves to launch."""
+        total = self.warmup if tally.returned < self.warmup else math.floor(self.quota(tally, view))
+        return max(0, (total if view.cap is None else min(total, view.cap)) - tally.returned)
+
+
+@lru_cache(maxsize=1 << 16)
+def _fewest(policy: Policy, tally: Tally, cap: int | None, price: float) -> int:
+    """m of a belief state, for policies to which nothing else matters."""
+    view = View(cap=cap)
+    return race.fewest(lambda state: policy._more(state, view, price), tally)
 
 
 def plain(value: object) -> Any:
