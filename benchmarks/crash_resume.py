@@ -1,11 +1,13 @@
-"""kill -9 at random moments of one run, resumed each time: what is lost, what is kept.
+"""kill -9 at random moments of two runs, resumed each time: what is lost, what is kept, what is paid for twice.
 
     python -m benchmarks.crash_resume [KILLS] [SEED]
 
 ``pets solve`` runs in a process of its own against a mock that takes its time; it is killed a random while after traces
 have begun to come, then resumed, KILLS times; the last time it may finish. Checked at the end: every trace that came is
 in the store once, at most ``concurrency`` launches a kill are charged as unknown, the spend is the budget, and the
-verdicts are those of the same traces replayed one by one.
+verdicts are those of the same traces replayed one by one. Then the same with another run over the edited file (rows
+turned round, one inserted), another policy and a larger budget: what the first run has of a question is not paid for
+again.
 """
 
 import json
@@ -14,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from pets.engine import restored, results
 from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem, write_questions
 from pets.samplers import Prompt
-from pets.store import Store, StoredTrace
+from pets.store import RunView, Store, StoredTrace
 
 KILLS, QUESTIONS, MEAN, IN_FLIGHT = 20, 40, 40, 32
 MAIN = "from pets.cli.main import main; main()"
@@ -46,8 +49,7 @@ def killed(child: subprocess.Popen[bytes], mock: MockModel, wait: float) -> bool
     return False
 
 
-def check(store: Store, kills: int, total: int) -> dict[str, object]:
-    view = store.view()
+def check(view: RunView, kills: int, total: int, earlier: RunView | None = None) -> dict[str, object]:
     traces: list[StoredTrace] = list(view.traces())
     lost = sum(trace.error is not None and trace.error.startswith(LOST) for trace in traces)
     allocator = restored(view)
@@ -58,10 +60,14 @@ def check(store: Store, kills: int, total: int) -> dict[str, object]:
             mine = votes.setdefault(trace.question, {})
             mine[trace.answer] = mine.get(trace.answer, 0) + 1
     replayed = {id: max(mine, key=mine.__getitem__) for id, mine in votes.items()}
+    held = set() if earlier is None else set(launches(earlier, reused=True))
+    again = held.intersection(launches(view, reused=False))
     return {
         "kills": kills,
         "traces": len(traces),
         "every launch once": len({trace.launch for trace in traces}) == len(traces) and not list(view.lost()),
+        "reused": view.summary().reused,
+        "nothing paid twice": not again and (earlier is None or view.summary().reused > 0),
         "lost": lost,
         "lost at most in flight x kills": lost <= IN_FLIGHT * kills,
         "spent": allocator.budget.spent,
@@ -70,31 +76,45 @@ def check(store: Store, kills: int, total: int) -> dict[str, object]:
     }
 
 
+def launches(view: RunView, *, reused: bool) -> Iterator[tuple[str, int]]:
+    """What tells the traces that came from all others; those of other runs too if ``reused``."""
+    keys = view.keys()
+    for trace in view.traces(texts=False):
+        if trace.error is None and (reused or trace.reused_from is None):
+            yield keys[trace.question], trace.number
+
+
 def main() -> None:
     print(__doc__)
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     rng, book = random.Random(seed), synthetic(QUESTIONS, strength=0.5)
     mock = MockModel(book, tokens_per_second=200)
-    done = 0
+    failed = False
     with tempfile.TemporaryDirectory() as folder, running(mock) as url:
-        questions, store = Path(folder) / "questions.jsonl", Path(folder) / "runs.db"
-        with questions.open("w") as file:
-            write_questions((Problem(id, Prompt.chat(id), "choice:options=4") for id in book.ids()), file)
-        server, kept = ["--endpoint", url, "--model", "mock"], ["--store", str(store)]
-        begin = ["solve", str(questions), *server, "--budget", f"{MEAN}x", "--concurrency", str(IN_FLIGHT), *kept]
-        child = start(begin)
-        while done < kills and killed(child, mock, rng.uniform(0.0, 1.0)):
-            done += 1
-            child = start(["resume", "last", *kept])
-        _, words = child.communicate()
-        print(words.decode().strip())
-        with Store.open(store) as opened:
-            figures = check(opened, done, MEAN * QUESTIONS)
-        figures["served by the mock"] = mock.stats.traces
-    print(json.dumps({"benchmark": "crash_resume", "seed": seed, **figures}))
-    if not all(value for value in figures.values() if isinstance(value, bool)):
-        raise SystemExit("something was lost")
+        store = Path(folder) / "runs.db"
+        ids = list(book.ids())
+        files = (ids[1:], MEAN, "okg"), ([ids[0], *reversed(ids[1:])], MEAN + 10, "uniform")
+        for number, (rows, mean, policy) in enumerate(files, 1):
+            questions, served = Path(folder) / f"{number}.jsonl", mock.stats.traces
+            with questions.open("w") as file:
+                write_questions((Problem(id, Prompt.chat(id), "choice:options=4") for id in rows), file)
+            server, kept = ["--endpoint", url, "--model", "mock"], ["--store", str(store)]
+            spent = ["--budget", f"{mean}x", "--policy", policy, "--concurrency", str(IN_FLIGHT)]
+            child, done = start(["solve", str(questions), *server, *spent, *kept]), 0
+            while done < kills and killed(child, mock, rng.uniform(0.0, 1.0)):
+                done += 1
+                child = start(["resume", "last", *kept])
+            _, words = child.communicate()
+            print(words.decode().strip())
+            with Store.open(store) as opened:
+                earlier = None if number == 1 else opened.view(1)
+                figures = check(opened.view(), done, mean * len(rows), earlier)
+            figures["served by the mock"] = mock.stats.traces - served
+            print(json.dumps({"benchmark": "crash_resume", "run": number, "seed": seed, **figures}))
+            failed |= not all(value for value in figures.values() if isinstance(value, bool))
+    if failed:
+        raise SystemExit("something was lost, or paid for twice")
 
 
 if __name__ == "__main__":

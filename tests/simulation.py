@@ -9,9 +9,10 @@ The server keeps its own account in a file. Whenever nothing is left to do but t
 laws are checked:
 
 - what is spent and held never exceeds the budget;
-- the ledger (traces stored, what is in flight) is never below what the server sampled, and equal to it when a life ends
-  by itself: nothing is free, and nothing is paid twice;
-- no seed of a prompt is delivered twice;
+- what each run paid for (traces stored but for those of other runs, what is in flight) is never below what the server
+  sampled for it: nothing is free;
+- no seed of a prompt is delivered twice to a run, nor to a run that began when the store held its trace;
+- a trace that was reused is the one that its run paid for, at the same cost;
 - at the end every question has an answer, or no trace of it voted; certificates lie within [0, 1];
 - the votes of an answer are those of its stored traces.
 
@@ -33,15 +34,16 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tests.simulated_time import run_simulated
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
+from pets.core.money import Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
-from pets.engine.driver import Driver
 from pets.engine.fetch import Fetcher
 from pets.engine.models import model_shares
 from pets.engine.places import Places
@@ -56,12 +58,13 @@ from pets.policies.price import PriceRule
 from pets.policies.uniform import Uniform
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
-from pets.store import Store
+from pets.store import RunSummary, Store, StoredTrace
 
 from .streams import make_stream, stream_settings
 
 MOST_LIVES = 12  # of one world; the last is neither killed nor disturbed
 KILLED = 9  # the exit code of a life that met its end
+TOKENS, PROMPT_TOKENS, MOST_TOKENS = 10, 5, 150  # of a trace, and more than are held for one at first
 TRACE_S = (0.1, 1.0, 3.0)
 WRITES_S = (0.0, 0.01, 0.05, 0.3)
 KILLS_S = (0.0, 0.05, 0.1, 0.7, 1.0, 2.5, 8.0, 20.0)
@@ -78,35 +81,39 @@ def hold(law: str, holds: bool, **figures: object) -> None:
         raise LawBrokenError(f"{law}: {', '.join(f'{name} {value}' for name, value in figures.items())}")
 
 
+Seed = tuple[str, str]
+"""What is paid for once: a prompt, and the model and seed that its trace begins with."""
+
+
 class ServerAccount:
-    """What a server sampled and delivered, by its own account, which outlives every process that asked."""
+    """What servers sampled and delivered for each ``run``, by their own account, which outlives all that asked."""
 
     def __init__(self, path: Path) -> None:
-        self.sampled = 0
-        self.delivered: Counter[tuple[str, int]] = Counter()
+        self.run = 1
+        self.sampled: Counter[int] = Counter()
+        self.delivered: Counter[tuple[int, Seed]] = Counter()
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
         with path.open() as lines:
             for line in lines:
                 self._count(*json.loads(line))
 
-    def count(self, sampled: int, delivered: list[tuple[str, int]]) -> None:
+    def count(self, sampled: int, delivered: list[Seed]) -> None:
         """Put down traces that were sampled, and those of them that were sent."""
-        os.write(self._file, (json.dumps([sampled, delivered]) + "\n").encode())
-        self._count(sampled, delivered)
+        os.write(self._file, (json.dumps([self.run, sampled, delivered]) + "\n").encode())
+        self._count(self.run, sampled, delivered)
 
-    def _count(self, sampled: int, delivered: list[tuple[str, int]]) -> None:
-        self.sampled += sampled
-        self.delivered.update((prompt, seed) for prompt, seed in delivered)
+    def _count(self, run: int, sampled: int, delivered: list[Seed]) -> None:
+        self.sampled[run] += sampled
+        self.delivered.update((run, (prompt, seed)) for prompt, seed in delivered)
 
 
 class Server(Sampler):
     """Takes its time and fails at random, and keeps account of what it sampled."""
 
-    def __init__(self, rng: random.Random, account: ServerAccount, *, steady: bool) -> None:
-        self.rng, self.account, self.steady = rng, account, steady
-        self.widest = self.in_flight = 0
-        self._served = False
-        self._shortest_s = float("inf")  # of the traces that this life saw delivered
+    def __init__(self, name: str, rng: random.Random, account: ServerAccount, *, steady: bool) -> None:
+        self.source, self.rng, self.account, self.steady = name, rng, account, steady
+        self.in_flight = 0
+        self.meet_run()
         self._max_n = rng.choice([None, None, 1, 2, 4])
         faults = {"slow down": 2, "down": 2, "away": 2, "refused": 0.3, "timeout": 2, "broken": 1, "late 502": 1}
         self._shares = {"all": 10.0} if steady else {"all": 10.0, "fewer": 1.0, "cut": 1.0, "unreadable": 1.0}
@@ -114,6 +121,12 @@ class Server(Sampler):
             self._shares |= {fault: rng.choice([0, share]) for fault, share in faults.items()}
         begins = rng.choice([1e9, 1e9, rng.uniform(0, 10)])
         self._outage = (1e9, 1e9) if steady else (begins, begins + rng.choice([0.5, 5.0, 60.0]))
+
+    def meet_run(self) -> None:
+        """A run begins, or is taken up, that knows nothing of this server yet."""
+        self.widest = 0
+        self._served = False
+        self._shortest_s = float("inf")  # of the traces that it saw delivered
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         loop = asyncio.get_running_loop()
@@ -162,11 +175,12 @@ class Server(Sampler):
             }[event]
         n = self.rng.randint(1, n) if event == "fewer" else n
         self._served, self._shortest_s = True, min(self._shortest_s, takes_s)
-        self.account.count(n, [(prompt, seed + i) for i in range(n)])
-        texts = {"unreadable": "Who knows?"}
+        seeds = [f"{self.source} {own}" for own in range(seed, seed + n)]
+        self.account.count(n, [(prompt, own) for own in seeds])
+        says = ["Who knows?" if event == "unreadable" else f"The answer is {'AAAB'[(seed + i) % 4]}." for i in range(n)]
         finish = "length" if event == "cut" else "stop"
         return [
-            Completion(texts.get(event, f"The answer is {'AAAB'[(seed + i) % 4]}."), finish, 10, 5) for i in range(n)
+            Completion(f"{own}: {text}", finish, TOKENS, PROMPT_TOKENS) for own, text in zip(seeds, says, strict=True)
         ]
 
 
@@ -189,10 +203,10 @@ class World:
         rng = random.Random(f"{self.seed} {life}")
         last = life == MOST_LIVES - 1
         self.account = ServerAccount(self.folder / "account")
-        self.server = Server(rng, self.account, steady=last)
+        self.server = Server("a", rng, self.account, steady=last)
         self.servers = {"a": self.server}
         if self.models:
-            self.servers["b"] = Server(random.Random(f"{self.seed} {life} b"), self.account, steady=last)
+            self.servers["b"] = Server("b", random.Random(f"{self.seed} {life} b"), self.account, steady=last)
         killed_at = None if last else rng.choice([None, *KILLS_S])
 
         def wait(until: float) -> None:
@@ -226,91 +240,169 @@ class World:
         """The laws that hold of what a killed life left, seen from outside."""
 
 
-class RunWorld(World):
-    """A run with a store: ``solve`` or a stream."""
+def _most(total: int, currency: Currency) -> int:
+    """What may be spent of a budget; what a trace will cost in tokens is not known beforehand."""
+    return total if currency.counts_traces else int(total * (1 + RunSpec().spending.overshoot))
 
-    total: int | None
-    adopted = 0  # what the store says was spent when this life took it up
-    driver: Driver | None = None
+
+THIS_RUNS_OWN = {"question": "", "endpoint": 0, "model": 0, "tries": 0, "wasted": 0, "reused_from": None}
+"""What a trace that is reused need not share with the one that was paid for."""
+
+
+class RunWorld(World):
+    """Runs with a store: ``solve``, also several times over one store, or a stream."""
+
+    totals: list[int | None]  # the budget of each run, in its unit
+    held: frozenset[Seed] = frozenset()  # what other runs had of the store when the present one was taken up
 
     def check(self) -> None:
         super().check()
         twice = [key for key, times in self.account.delivered.items() if times > 1]
-        hold("no seed of a prompt is delivered twice", not twice, twice=twice)
-        if self.driver is not None:
-            budget = self.driver.allocator.budget
-            committed, most = budget.spent + budget.reserved, max(budget.total, self.adopted)
-            hold("spent and held keep to the budget", committed <= most, budget=budget, adopted=self.adopted)
+        hold("no seed of a prompt is delivered twice to a run", not twice, twice=twice)
+        again = [seed for run, seed in self.account.delivered if run == self.account.run and seed in self.held]
+        hold("what the store held is not asked for again", not again, again=again)
+        budget = self.budget()
+        if budget is not None:
+            committed, most = budget.spent + budget.reserved, self.most(budget)
+            hold("spent and held keep to the budget", committed <= most, budget=budget)
+
+    def budget(self) -> Budget | None:
+        """The budget of the run under way."""
+        return None
+
+    def most(self, budget: Budget) -> int:
+        """What may be spent and held of a budget."""
+        return _most(budget.total, budget.currency)
 
     def check_rest(self) -> None:
-        spent, sampled = self.stored_spend(), self.account.sampled
-        hold("what is charged is what was sampled", spent >= sampled, spent=spent, sampled=sampled)
+        self.check_store(self.account)
 
     def check_death(self) -> None:
-        account = ServerAccount(self.folder / "account")
-        spent, sampled = self.stored_spend(), account.sampled
-        hold("a death loses nothing that was paid for", spent >= sampled, spent=spent, sampled=sampled)
-        hold("the store keeps to the budget", self.total is None or spent <= self.total, spent=spent, total=self.total)
+        self.check_store(ServerAccount(self.folder / "account"))
 
-    def stored_spend(self) -> int:
-        """What the store says was spent, launches without a trace at what was held for them."""
-        if not self.store.exists():
-            return 0
-        with Store.open(self.store) as store:
-            return sum(run.spent for run in store.runs())
+    def check_store(self, account: ServerAccount) -> None:
+        """The laws that hold of the store at rest, whatever ended the life before."""
+        runs, own, reused = {run.id: run for run in self.runs()}, {}, Counter[int]()
+        for run, prompt, trace in self.stored_traces():
+            if trace.reused_from is None:
+                own[run, prompt, trace.number] = trace
+                continue
+            origin = own.get((trace.reused_from, prompt, trace.number))
+            same = (
+                origin is not None
+                and origin.error is None
+                and replace(origin, **THIS_RUNS_OWN) == replace(trace, **THIS_RUNS_OWN)
+            )
+            hold("a trace that was reused is the one that was paid for", same, trace=trace, origin=origin)
+            reused[run] += runs[run].settings.currency.cost(trace)
+        for run in runs.values():
+            spent, total, sampled = run.spent, self.totals[run.id - 1], account.sampled[run.id]
+            paid = spent - reused[run.id]
+            if not run.settings.currency.counts_traces:
+                sampled *= TOKENS + PROMPT_TOKENS
+            hold("nothing that was sampled is free", paid >= sampled, run=run.id, paid=paid, sampled=sampled)
+            kept = total is None or spent <= _most(total, run.settings.currency)
+            hold("the store keeps to the budget", kept, run=run.id, spent=spent, total=total)
 
-    def has_run(self) -> bool:
-        """Whether an earlier life made the run."""
+    def runs(self) -> list[RunSummary]:
+        """The runs of the store."""
         if not self.store.exists():
-            return False
+            return []
         with Store.open(self.store) as store:
-            return bool(store.runs())
+            return store.runs()
+
+    def stored_traces(self) -> Iterator[tuple[int, str, StoredTrace]]:
+        """The traces of the store, the run of each and what it was asked."""
+        for run in self.runs():
+            with Store.open(self.store) as store:
+                view = store.view(run.id)
+                prompts = {problem.id: str(problem.prompt.content) for problem in view.problems()}
+                yield from ((run.id, prompts[trace.question], trace) for trace in view.traces())
 
     def check_votes(self, votes: dict[str, dict[str, int]]) -> None:
         """Every question's votes are those of the traces in the store."""
         with Store.open(self.store) as store:
-            stored: dict[str, Counter[str]] = {problem.id: Counter() for problem in self.problems}
-            for trace in store.view().traces(texts=False):
+            view = store.view()
+            stored: dict[str, Counter[str]] = {problem.id: Counter() for problem in view.problems()}
+            for trace in view.traces(texts=False):
                 if trace.answer is not None:
                     stored[trace.question][trace.answer] += 1
         hold("votes are those of the stored traces", votes == {id: dict(v) for id, v in stored.items()}, votes=votes)
 
 
 class BatchWorld(RunWorld):
-    """``solve``, killed and taken up again."""
+    """``solve``, killed and taken up again; in some worlds several times over one store, the file edited in between."""
+
+    engine: Engine | None = None
 
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(seed, folder)
-        self.total = len(self.problems) * self.rng.randint(1, 6)
-        self.options = {
-            "budget": self.total,
-            "policy": self.rng.choice(["uniform", "okg"]),
+        total = len(self.problems) * self.rng.randint(1, 6)
+        policies = ["uniform", "okg"]
+        first = {
+            "budget": total,
+            "policy": self.rng.choice(policies),
             "max_traces": self.rng.choice([8, 32]),
             "concurrency": self.concurrency,
             "tries": self.tries,
             "keep_going": True,
         }
+        self.calls, self.totals = [(self.problems, first)], [total]
+        rng = random.Random(f"{seed} calls")
+        for call in range(rng.choice([0, 0, 1, 2, 3])):
+            prompts = rng.sample([problem.prompt for problem in self.problems], rng.randint(1, len(self.problems)))
+            prompts.insert(0, Prompt.chat(f"Question of call {call}"))
+            file = [Problem(f"row {i}", prompt, "choice:options=4") for i, prompt in enumerate(prompts)]
+            total, unit = len(file) * rng.randint(1, 8), rng.choice(["", "tok"])
+            total = max(MOST_TOKENS, total * (TOKENS + PROMPT_TOKENS)) if unit else total
+            edit = {"policy": rng.choice(policies), "budget": f"{total}{unit}", "concurrency": rng.choice([1, 4, 64])}
+            self.calls.append((file, {**first, **edit, "max_tokens": 2 * TOKENS if unit else None}))
+            self.totals.append(total)
+
+    def budget(self) -> Budget | None:
+        return self.engine.allocator.budget if self.engine is not None and self.engine.begun else None
 
     async def work(self, rng: random.Random) -> bool:
+        while True:
+            runs = self.runs()
+            on = bool(runs) and runs[-1].state != "finished"
+            if on and len(runs) < len(self.calls) and rng.random() < 0.2:
+                on = False  # the user edits the file and never resumes what was broken off
+            if not on and len(runs) == len(self.calls):
+                return True
+            if not await self.solve(rng, None if on else self.calls[len(runs)]):
+                return False
+
+    async def solve(self, rng: random.Random, call: tuple[list[Problem], dict[str, object]] | None) -> bool:
+        """A new run, or without a call the last one taken up; whether it came to its end."""
+        self.engine = None
+        self.account.run = len(self.runs()) + (call is not None)
+        self.concurrency = self.calls[self.account.run - 1][1]["concurrency"]
+        for server in self.servers.values():
+            server.meet_run()
+        self.held = frozenset(
+            (prompt, trace.text.partition(":")[0])
+            for run, prompt, trace in self.stored_traces()
+            if run != self.account.run and trace.error is None
+        )
         try:
-            if self.has_run():
+            if call is None:
                 made = Engine.resume(self.store, sampler=self.samplers())
             else:
-                made = Engine(
-                    self.problems, model=self.models, sampler=self.samplers(), store=self.store, **self.options
-                )
-            async with made as engine:
-                running = asyncio.ensure_future(engine.run())
+                problems, options = call
+                made = Engine(problems, model=self.models or "a", sampler=self.samplers(), store=self.store, **options)
+            async with made as self.engine:
+                running = asyncio.ensure_future(self.engine.run())
                 drain_s = None if self.server.steady else rng.choice([None, None, None, 0.3, 2.0])
                 if drain_s is not None:
-                    asyncio.get_running_loop().call_later(drain_s, engine.drain)
+                    asyncio.get_running_loop().call_later(drain_s, self.engine.drain)
                 solution = await running
-                answers = list(engine.answers())
+                answers = list(self.engine.answers())
         except PetsError:
             return False
         if not solution.complete:
             return False
-        hold("the solution and the store agree", solution.spent == self.stored_spend(), spent=solution.spent)
+        hold("the solution and the store agree", solution.spent == self.runs()[-1].spent, spent=solution.spent)
         for answer in answers:
             certificate = answer.certificate
             hold("a certificate is a probability", certificate is None or 0 <= certificate <= 1, of=answer)
@@ -322,15 +414,24 @@ class BatchWorld(RunWorld):
 class StreamWorld(RunWorld):
     """Questions that arrive one by one; a life answers what the one before left open."""
 
+    adopted = 0  # what the store says was spent when this life took it up
+    running: Stream | None = None
+
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(seed, folder)
         windows, mean = self.rng.choice([True, False]), self.rng.randint(4, 6)
-        self.total = None if windows else mean * len(self.problems)
-        budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(self.total or 0, 8)
+        self.totals = [None if windows else mean * len(self.problems)]
+        budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(self.totals[0] or 0, 8)
         spec = RunSpec.of(concurrency=self.concurrency, tries=self.tries, keep_going=True)
         policy = self.rng.choice([Uniform(), PriceRule(rounds=2)])
         horizon = None if windows else len(self.problems)
         self.settings = stream_settings(policy, budget, spec, horizon, open_questions=self.rng.choice([1, 3, 8]))
+
+    def budget(self) -> Budget | None:
+        return None if self.running is None else self.running.driver.allocator.budget
+
+    def most(self, budget: Budget) -> int:
+        return max(budget.total, self.adopted)
 
     async def work(self, rng: random.Random) -> bool:
         answered: list[str] = []
@@ -345,9 +446,9 @@ class StreamWorld(RunWorld):
                 await asyncio.sleep(0.2)
                 yield problem
 
-        if self.has_run():
+        if runs := self.runs():
             # With windows, what came to nothing is a debt that later windows pay: an earlier life may have left one.
-            self.adopted = self.stored_spend()
+            self.adopted = runs[-1].spent
             stream = Stream.resume(self.store, "last", lambda spec, record: Sources(self.samplers()), answer)
         else:
             stream = make_stream(self.settings, self.samplers(), answer, store=self.store)
@@ -355,7 +456,7 @@ class StreamWorld(RunWorld):
             drain_s = None if self.server.steady else rng.choice([None, None, 0.3, 2.0])
             if drain_s is not None:
                 asyncio.get_running_loop().call_later(drain_s, running.drain)
-            self.driver = running.driver
+            self.running = running
             try:
                 await running.run(arriving())
             except PetsError:
@@ -412,9 +513,9 @@ class GatewayWorld(World):
         hold("nothing stays held", held == 0 and driver.allocator.budget.reserved == 0, held=held)
         hold(
             "what is charged is what was sampled",
-            spent >= self.account.sampled,
+            spent >= self.account.sampled[1],
             spent=spent,
-            account=self.account.sampled,
+            account=self.account.sampled[1],
         )
         driver.close()
         await ledger.close()

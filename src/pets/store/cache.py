@@ -75,6 +75,10 @@ class Eligibility:
     token_limit: int
     any_server: bool = False
 
+    def fits(self, tokens: int, wasted: int) -> bool:
+        """Whether a trace is short enough; tokens of tries that were ``wasted`` before it are among its own."""
+        return tokens <= self.token_limit * (1 + wasted)
+
     def endpoints(self, source: str) -> list[int]:
         """The endpoints that might have given a trace of that source."""
         name = self._name(source)
@@ -125,8 +129,9 @@ class TraceCache:
         numbers: set[int] = set()
         for (run, position), own in groupby(rows, lambda row: row[1:3]):
             before, last = len(numbers), 0
-            for *_, asked_with, number, endpoint, tokens in own:
-                if number in numbers or tokens > self._eligible.token_limit or not self._endpoints_of(run, endpoint):
+            for *_, asked_with, number, endpoint, tokens, wasted in own:
+                fits = self._eligible.fits(tokens, wasted)
+                if number in numbers or not fits or not self._endpoints_of(run, endpoint):
                     continue
                 if not self._texts[run]:
                     self.held.without_texts += 1
@@ -158,7 +163,7 @@ class TraceCache:
                 continue
             trace = trace_of(row)
             own = [place for place in self._endpoints_of(run, trace.endpoint) if place in endpoints]
-            if own and trace.tokens <= self._eligible.token_limit:
+            if own and self._eligible.fits(trace.tokens, trace.wasted):
                 return CachedTrace(trace, own[0], trace.reused_from or run)
         return None
 

@@ -88,8 +88,9 @@ _USABLE = (
     "AND h.number < t.number AND h.finish = 'cancelled') AND t.finish <> 'cancelled'"
 )
 CACHED = (
-    "SELECT q.key, q.run, q.position, q.instruction, t.number, t.endpoint, t.tokens FROM questions q JOIN traces t "
-    f"ON t.run = q.run AND t.question = q.position WHERE {_USABLE} AND q.run <> ?1 AND q.key IN ({{keys}}) "
+    "SELECT q.key, q.run, q.position, q.instruction, t.number, t.endpoint, t.tokens, t.wasted FROM questions q "
+    "JOIN traces t ON t.run = q.run AND t.question = q.position "
+    f"WHERE {_USABLE} AND q.run <> ?1 AND q.key IN ({{keys}}) "
     "ORDER BY q.key, q.run DESC, t.number"
 )
 CACHED_TRACE = f"{_TRACE_WITH_TEXT}t.question = ?2 AND t.number = ?3 AND t.error IS NULL"
