@@ -16,7 +16,6 @@ from pets.engine.stream import Stream
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
 from pets.mock import MockModel, running, synthetic
-from pets.policies.online_grid import OnlineGrid
 from pets.policies.uniform import Uniform
 from pets.samplers import Sampling
 from pets.samplers import batch as batch_sampling
@@ -98,8 +97,8 @@ def gateway(urls, bodies):
     """What a gateway charges for requests to each of the models; several vote together."""
     models = list(urls) if len(urls) > 1 else None
     servers = [f"{name}={url}" for name, url in urls.items()] if models else list(urls.values())
-    settings = Settings(answer="choice")
-    state = build_gateway(servers, OnlineGrid(), models=models, settings=settings, currency=CURRENCY, total=10**12)
+    settings = Settings.of(policy="online_grid", answer="choice")
+    state = build_gateway(servers, models=models, settings=settings, currency=CURRENCY, total=10**12)
     with gateway_running(state) as front, httpx.Client(base_url=front, timeout=20, trust_env=False) as client:
         for path, body in bodies:
             for name in ["mixture"] if models and body["model"].startswith("pets/") else urls:

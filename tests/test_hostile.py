@@ -20,7 +20,6 @@ from pets.cli import main as cli
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
 from pets.mock import DistributionAnswers, MockModel, running
-from pets.policies.online_grid import OnlineGrid
 
 from .hostile_server import BIG, MISBEHAVIOURS, HostileServer
 
@@ -46,8 +45,8 @@ def upstream():
 def served(upstream, tmp_path_factory):
     """A gateway, a client of it and the folder of its store."""
     folder = tmp_path_factory.mktemp("gateway")
-    settings = Settings(answer="number", tries=1, timeout=TIMEOUT_S)
-    state = build_gateway(upstream, OnlineGrid(), settings=settings, key=KEY, store=folder / "gateway.db")
+    settings = Settings.of(policy="online_grid", answer="number", tries=1, timeout=TIMEOUT_S)
+    state = build_gateway(upstream, settings=settings, key=KEY, store=folder / "gateway.db")
     with gateway_running(state) as url, httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
         yield state, client, folder
 

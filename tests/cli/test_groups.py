@@ -7,6 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from pets.arguments import Interval
 from pets.cli._groups import Verb, VerbGroup, option, option_group, refuse_others, verb, verb_group
 from pets.cli.main import VERBS, cli
 
@@ -14,7 +15,7 @@ from pets.cli.main import VERBS, cli
 @option_group("Draws")
 class DrawOptions:
     seed: int = option("The same seed gives the same table.", 0, at_least=0)
-    rate: float | None = option("How often it happens.", kind=click.FloatRange(0, 1))
+    rate: float | None = option("How often it happens.", within=Interval(0, 1))
     policies: tuple[str, ...] = option("A policy; give it again for more.", (), flags=("--policy",))
     form: Literal["table", "json"] = option("What stdout gets.", "table", flags=("--format",))
 

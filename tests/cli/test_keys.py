@@ -14,7 +14,6 @@ from pets.errors import BudgetError, InputError, PetsError
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
 from pets.mock import DistributionAnswers, MockModel, running
-from pets.policies.online_grid import OnlineGrid
 from pets.store.store import open_database
 
 from ..command import pets
@@ -45,7 +44,9 @@ def test_what_a_key_has_spent_is_listed_with_its_unit(tmp_path):
     made = CliRunner().invoke(cli, ["keys", "add", "bob", "--budget", "5usd", "--store", str(store)])
     answers = DistributionAnswers({"easy": {"A": 1.0}}, tokens=8)
     with running(MockModel(answers)) as upstream:
-        state = build_gateway(upstream, OnlineGrid(), store=store, currency=price, settings=Settings(answer="choice"))
+        state = build_gateway(
+            upstream, store=store, currency=price, settings=Settings.of(policy="online_grid", answer="choice")
+        )
         with gateway_running(state) as url, httpx.Client(trust_env=False, timeout=PATIENCE_S) as client:
             headers = {"authorization": f"Bearer {made.stdout.strip()}"}
             body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from pets.cli.main import cli
 from pets.cli.serve import SpendOptions
+from pets.engine import TokenPrice
 from pets.errors import BudgetError, InputError
 from pets.gateway.ledger_backend import SpendRateLimit
 from pets.mock import DistributionAnswers, MockModel, running
@@ -92,7 +93,7 @@ def test_limits_as_people_write_them():
     assert SpendOptions().limits(100)[:3] == (None, None, None)
     mean, total, window, currency = SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)
     assert (mean, total, window, currency.unit) == (8, 2_000_000, SpendRateLimit(50_000, 1800), "tokens")
-    money = SpendOptions(budget=("5usd",), price="in=1,out=2").limits(100)
+    money = SpendOptions(budget=("5usd",)).limits(100, TokenPrice(1, 2))
     assert money.total == 5 * 10**12 and money.currency.per_token == 2_000_000
     seconds = [SpendOptions(budget=(text,)).limits(100).rate_limit.seconds for text in ("5/d", "5/1.5m")]
     assert seconds == [86400, 90]
@@ -126,8 +127,8 @@ def test_limits_that_cannot_be_kept_are_refused(wrong, error):
         (["--endpoint", "http://x/v1", "--policy", "okg"], "not for a stream"),
         (["--endpoint", "http://x/v1", "--policy", "online_grid", "--budget", "2x"], "warm-up"),
         (["--endpoint", "http://x/v1", "--policy", "price", "--plan", "p.json"], "leave --policy out"),
-        (["--endpoint", "http://x/v1", "--timeout", "-1"], "timeout is a number of seconds, more than 0; got -1.0."),
-        (["--endpoint", "http://x/v1", "--timeout", "nan"], "more than 0; got nan."),
+        (["--endpoint", "http://x/v1", "--timeout", "nan"], "timeout is more than 0; got nan."),
+        (["--endpoint", "http://x/v1", "--price", "in=1,out=2", "--price", "in=1,out=3"], "give one --price"),
         (["--endpoint", "http://x/v1", "--store", ""], "--store is empty."),
         (["--endpoint", "http://x/v1", "--budget", "5/"], "is no span of time; write s, 30s, m, 5m, h or d"),
         (["--endpoint", "http://x/v1", "--budget", "/h"], "is no budget"),

@@ -18,7 +18,6 @@ from pets.gateway.shared_store import SharedStore
 from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
-from pets.policies.online_grid import OnlineGrid
 from pets.samplers import Completion, Sampler
 from pets.store.database import is_shared
 from pets.store.store import open_database
@@ -54,11 +53,11 @@ def sum_settlements(ledger):
 
 
 @contextlib.contextmanager
-def run_gateway(mock=None, settings=None, policy=None, **options):
+def run_gateway(mock=None, settings=None, policy="online_grid", **options):
     mock = mock or MockModel(BOOK)
-    settings = settings or Settings(answer="choice")
+    settings = settings or Settings.of(policy=policy, answer="choice")
     with mock_running(mock) as upstream:
-        state = build_gateway(upstream, policy or OnlineGrid(), settings=settings, **options)
+        state = build_gateway(upstream, settings=settings, **options)
         with running(state) as url, httpx.Client(base_url=url, timeout=20, trust_env=False) as client:
             yield RunningGateway(url, state, mock, client)
 
@@ -119,8 +118,8 @@ def _completion(answer):
 
 def build_scripted(*samplers, settings=None, **options):
     """A gateway whose servers are scripted."""
-    settings = settings or Settings(answer="choice")
-    state = build_gateway(["http://127.0.0.1:9/v1"] * len(samplers), OnlineGrid(), settings=settings, **options)
+    settings = settings or Settings.of(policy="online_grid", answer="choice")
+    state = build_gateway(["http://127.0.0.1:9/v1"] * len(samplers), settings=settings, **options)
     for endpoint, sampler in zip(state.driver.fetcher.pool.endpoints, samplers, strict=True):
         endpoint.sampler = sampler
     return state

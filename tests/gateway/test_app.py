@@ -20,8 +20,6 @@ from pets.errors import InputError
 from pets.gateway import Settings, build_gateway, ledger_store, running
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
-from pets.policies.okg import OKG
-from pets.policies.online_grid import OnlineGrid
 from pets.policies.price import PriceRule
 
 from ..waiting import PATIENCE_S, wait_until
@@ -41,8 +39,8 @@ def test_open_requests_are_answered_when_it_stops_and_no_new_one_begins(tmp_path
     body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}]}
     released = threading.Event()
     with mock_running(MockModel(BOOK)) as upstream, ThreadPoolExecutor(2) as pool:
-        settings = Settings(answer="choice")
-        state = build_gateway(upstream, OnlineGrid(), settings=settings, store=tmp_path / "g.db")
+        settings = Settings.of(policy="online_grid", answer="choice")
+        state = build_gateway(upstream, settings=settings, store=tmp_path / "g.db")
         waiting = hold_upstream(state, released)
         with running(state, grace=60) as url, httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_S) as client:
             assert client.get("/readyz").status_code == 200
@@ -59,7 +57,9 @@ def test_open_requests_are_answered_when_it_stops_and_no_new_one_begins(tmp_path
         reply = first.result(PATIENCE_S)
         stopped.result(PATIENCE_S)
     assert reply.status_code == 200 and reply.json()["pets"]["answer"] == "A"
-    again = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db")  # the store was released
+    again = build_gateway(
+        "http://127.0.0.1:9/v1", Settings.of(policy="online_grid"), store=tmp_path / "g.db"
+    )  # the store was released
     assert again.ledger.total.spent == reply.json()["pets"]["traces"]
     asyncio.run(again.close())
 
@@ -88,18 +88,18 @@ def test_certificates_go_by_the_policys_belief():
 
 
 @pytest.mark.parametrize(
-    ("policy", "mean_budget", "reason"), [(OKG(), 8, "not for a stream"), (OnlineGrid(), 3, "warm-up")]
+    ("policy", "mean_budget", "reason"), [("okg", 8, "not for a stream"), ("online_grid", 3, "warm-up")]
 )
 def test_policies_and_budgets_that_cannot_serve_are_refused(policy, mean_budget, reason):
     with pytest.raises(InputError, match=reason):
-        build_gateway("http://127.0.0.1:9/v1", policy, mean_budget=mean_budget)
+        build_gateway("http://127.0.0.1:9/v1", Settings.of(policy=policy), mean_budget=mean_budget)
 
 
 def test_a_gateway_needs_a_server():
     with pytest.raises(InputError, match="no address of a server"):
-        build_gateway("localhost:8000", OnlineGrid())
+        build_gateway("localhost:8000", Settings.of(policy="online_grid"))
     with pytest.raises(InputError, match="needs a server"):
-        build_gateway([], OnlineGrid())
+        build_gateway([], Settings.of(policy="online_grid"))
 
 
 def served_memory():
@@ -173,6 +173,6 @@ def test_a_full_disk_is_a_503_with_a_reason_until_it_is_not(tmp_path, monkeypatc
         wait_until(lambda: gateway.ledger.total.held == 0)
         spent, mock = gateway.ledger.total.spent, gateway.mock
         assert gateway.ledger.total.held == 0 and spent == mock.stats.traces
-    again = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db")
+    again = build_gateway("http://127.0.0.1:9/v1", Settings.of(policy="online_grid"), store=tmp_path / "g.db")
     assert again.ledger.total.spent == spent
     asyncio.run(again.close())

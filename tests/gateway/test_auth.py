@@ -14,7 +14,6 @@ from pets.gateway import Settings, build_gateway
 from pets.gateway.auth import ApiKey, KeyStore, RequestRates
 from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.openai.errors import ApiError
-from pets.policies.online_grid import OnlineGrid
 from pets.store.store import open_database
 
 from .conftest import ScriptedSampler, add_key, ask_in_process, build_scripted, run_gateway
@@ -146,7 +145,10 @@ def test_keys_are_hashed_and_keep_to_their_own_budget(tmp_path):
 )
 def test_without_keys_foreign_sites_are_refused(headers, status):
     async def go():
-        state = build_scripted(ScriptedSampler(), settings=Settings(answer="choice", allow_hosts=("pets.example",)))
+        state = build_scripted(
+            ScriptedSampler(),
+            settings=Settings.of(policy="online_grid", answer="choice", allow_hosts=("pets.example",)),
+        )
         response = await ask_in_process(state, headers=headers)
         spent = state.ledger.total.spent
         await state.close()
@@ -174,7 +176,7 @@ def test_a_budget_in_another_unit_than_the_gateways_is_refused(tmp_path):
     store = tmp_path / "g.db"
     secret = add_key(store, "bob", budget=5 * 10**12, unit="picodollars")
     with pytest.raises(InputError, match="budget of key 'bob' is in dollars, this gateway counts traces"):
-        build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=store)
+        build_gateway("http://127.0.0.1:9/v1", Settings.of(policy="online_grid"), store=store)
     with contextlib.closing(SQLiteBackend(store)) as backend:  # nothing keeps the store
         backend.keys.revoke("bob")
     with run_gateway(store=store) as gateway, beside(store) as keys:
@@ -302,7 +304,7 @@ def test_a_rate_beyond_reason_is_refused(tmp_path):
 def test_pages_of_an_allowed_origin_may_ask_and_read_and_others_may_not():
     app = "https://app.example"
     preflight = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-    with run_gateway(settings=Settings(answer="choice", cors_origins=(app,))) as gateway:
+    with run_gateway(settings=Settings.of(policy="online_grid", answer="choice", cors_origins=(app,))) as gateway:
         asked = gateway.client.options("/v1/chat/completions", headers={"origin": app, **preflight})
         assert asked.status_code == 200 and asked.headers["access-control-allow-origin"] == app
         assert "authorization" in asked.headers["access-control-allow-headers"]
@@ -320,7 +322,10 @@ def test_pages_of_an_allowed_origin_may_ask_and_read_and_others_may_not():
 
 
 def test_any_origin_is_welcome_with_keys_alone(tmp_path):
-    settings, origin = Settings(answer="choice", cors_origins=("*",)), {"origin": "https://app.example"}
+    settings, origin = (
+        Settings.of(policy="online_grid", answer="choice", cors_origins=("*",)),
+        {"origin": "https://app.example"},
+    )
     with run_gateway(store=tmp_path / "g.db", settings=settings) as gateway, beside(tmp_path / "g.db") as keys:
         assert gateway.ask(headers=origin).status_code == 403
         reply = gateway.ask(headers=origin | bearer(keys.add("alice")))

@@ -18,7 +18,6 @@ from pets.gateway import Limits, Settings, build_gateway, running
 from pets.gateway.auth import ANYBODY
 from pets.gateway.ledger_backend import SpendRateLimit
 from pets.mock import Faults, MockModel, synthetic
-from pets.policies.online_grid import OnlineGrid
 from pets.store.store import open_database
 
 from ..hostile_server import HostileServer
@@ -77,7 +76,7 @@ def test_a_streamed_voted_answer_with_usage(sdk):
 
 def test_a_slow_streamed_vote_sends_signs_of_life():
     released = threading.Event()
-    with run_gateway(settings=Settings(answer="choice", keepalive=0.02)) as gateway:
+    with run_gateway(settings=Settings.of(policy="online_grid", answer="choice", keepalive=0.02)) as gateway:
         hold_upstream(gateway.state, released)
         body = {"model": "pets/mock", "messages": [{"role": "user", "content": "easy"}], "stream": True}
         with gateway.client.stream("POST", "/v1/chat/completions", json=body, timeout=PATIENCE_S) as reply:
@@ -125,7 +124,7 @@ def test_a_used_up_budget_is_a_rate_limit_error():
 
 
 def test_a_used_up_budget_may_fall_back_to_one_trace():
-    settings = Settings(answer="choice", exhausted="single")
+    settings = Settings.of(policy="online_grid", answer="choice", exhausted="single")
     with run_gateway(total=0, settings=settings) as gateway:
         about = gateway.ask("torn").json()["pets"]
         assert about["stopped"] == "fallback" and about["traces"] == 1 and gateway.ledger.total.spent == 0
@@ -141,7 +140,8 @@ def test_a_request_may_ask_for_less(gateway):
 
 
 def test_the_mean_budget_is_kept_over_many_questions():
-    with run_gateway(MockModel(synthetic(60, tokens=8)), mean_budget=8, window=20) as gateway:
+    settings = Settings.of(policy="online_grid", answer="choice", budget_window=20)
+    with run_gateway(MockModel(synthetic(60, tokens=8)), settings, mean_budget=8) as gateway:
         spent = [gateway.ask(f"Question q{i}").json()["pets"]["traces"] for i in range(60)]
     assert min(spent) >= 4 and max(spent) > 8 and 7 <= sum(spent) / 60 <= 8
     assert sum(spent) == gateway.mock.stats.traces == gateway.ledger.total.spent
@@ -225,7 +225,9 @@ def test_a_plain_stream_that_breaks_off_breaks_off_for_the_client_too():
 
 
 def test_an_upstream_that_is_not_there():
-    state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(answer="choice", timeout=1.0))
+    state = build_gateway(
+        "http://127.0.0.1:9/v1", settings=Settings.of(policy="online_grid", answer="choice", timeout=1.0)
+    )
     with running(state) as url, httpx.Client(base_url=url, timeout=PATIENCE_S, trust_env=False) as client:
         gateway = RunningGateway(url, state, None, client)
         reply = gateway.ask()
@@ -254,7 +256,9 @@ def test_traces_whose_answers_are_still_read_at_the_deadline_are_charged_and_cou
     monkeypatch.setattr("pets.answers.math.Math.reads_at_once", False)
     monkeypatch.setattr("pets.engine.question.OpenQuestion.read", lambda *args: [released.wait(PATIENCE_S) and None])
     try:
-        response, state = ask_simulated(ScriptedSampler(), {"timeout": 1.0}, Settings(answer="math"))
+        response, state = ask_simulated(
+            ScriptedSampler(), {"timeout": 1.0}, Settings.of(policy="online_grid", answer="math")
+        )
     finally:
         released.set()
     assert response.status_code == 504
@@ -360,7 +364,7 @@ def test_a_hundred_at_once_on_a_key_of_forty_get_an_answer_or_a_429(tmp_path):
 
 def test_losing_the_race_for_the_budget_falls_back_to_one_trace_where_that_is_served():
     async def work():
-        settings = Settings(answer="choice", exhausted="single")
+        settings = Settings.of(policy="online_grid", answer="choice", exhausted="single")
         state = build_scripted(ScriptedSampler(seconds=1.0), settings=settings, total=20)
         statuses, responses = await ask_all(state, 30)
         return statuses, [response.json()["pets"]["stopped"] for response in responses], state.ledger.total.spent
@@ -407,9 +411,9 @@ def test_budgets_in_tokens_and_money_hold_whatever_is_claimed_by_many_requests_a
     upstream = HostileUpstream(CLAIMS[claim])
 
     async def work():
-        settings = Settings(answer="choice", limits=Limits(max_tokens=LIMIT))
+        settings = Settings.of(policy="online_grid", answer="choice", limits=Limits(max_tokens=LIMIT))
         options = {"currency": currency, "total": total, "store": tmp_path / "g.db"}
-        state = build_gateway(NOBODY, OnlineGrid(), settings=settings, **options)
+        state = build_gateway(NOBODY, settings=settings, **options)
         statuses, _ = await ask_all(state, 48, max_completion_tokens=LIMIT)
         assert state.ledger.failure is None
         return statuses, state
@@ -435,7 +439,9 @@ def test_budgets_in_tokens_and_money_hold_whatever_is_claimed_by_many_requests_a
 
 @pytest.mark.parametrize("currency", [Currency.tokens(LIMIT), PRICE], ids=["tokens", "money"])
 def test_the_reply_says_what_a_vote_has_cost_in_dollars_where_there_is_a_price(currency):
-    with run_gateway(currency=currency, settings=Settings(answer="choice", limits=Limits(max_tokens=LIMIT))) as gateway:
+    with run_gateway(
+        currency=currency, settings=Settings.of(policy="online_grid", answer="choice", limits=Limits(max_tokens=LIMIT))
+    ) as gateway:
         about = gateway.ask("easy").json()["pets"]
         spent, unit = currency.shown(gateway.ledger.total.spent)
     assert spent > 0 and about["cost"] == (spent if unit == "usd" else None)
@@ -445,9 +451,9 @@ def test_two_limits_are_one_to_the_server_and_to_the_budget():
     upstream = HostileUpstream(None)
 
     async def work():
-        settings = Settings(answer="choice")
+        settings = Settings.of(policy="online_grid", answer="choice")
         options = {"currency": Currency.tokens(32_768), "total": 100_000}
-        state = build_gateway(NOBODY, OnlineGrid(), settings=settings, **options)
+        state = build_gateway(NOBODY, settings=settings, **options)
         statuses, responses = await ask_all(state, 50, max_completion_tokens=1, max_tokens=32_768)
         return statuses, responses, state
 
@@ -467,8 +473,8 @@ def test_a_budget_in_tokens_ends_every_trace_and_one_in_traces_leaves_that_to_th
     upstream = HostileUpstream(CLAIMS["2^53 tokens"])
 
     async def work(**options):
-        settings = Settings(answer="choice", limits=Limits(max_tokens=70))
-        state = build_gateway(NOBODY, OnlineGrid(), settings=settings, **options)
+        settings = Settings.of(policy="online_grid", answer="choice", limits=Limits(max_tokens=70))
+        state = build_gateway(NOBODY, settings=settings, **options)
         response = await ask_in_process(state, pets={"max_traces": 1})
         await state.close()
         return response.json()["usage"]["completion_tokens"]
@@ -502,7 +508,9 @@ def test_another_server_takes_over():
 
 def test_one_too_many_is_turned_away():
     async def work():
-        state = build_scripted(ScriptedSampler(seconds=1.0), settings=Settings(answer="choice", queue=1))
+        state = build_scripted(
+            ScriptedSampler(seconds=1.0), settings=Settings.of(policy="online_grid", answer="choice", open_questions=1)
+        )
         responses = await asyncio.gather(ask_in_process(state), ask_in_process(state))
         assert not state.submissions.votes and state.driver.pacing.in_flight.total == 0
         await state.close()
@@ -535,7 +543,9 @@ def test_no_kind_of_request_has_more_in_flight_or_open_than_is_allowed(kinds, op
         name: {"authorization": f"Bearer {add_key(tmp_path / 'g.db', name, budget=budget)}"}
         for name, budget in (("alice", None), ("poor", 0))
     }
-    settings = Settings(answer="choice", concurrency=2, queue=open_questions, exhausted="single")
+    settings = Settings.of(
+        policy="online_grid", answer="choice", concurrency=2, open_questions=open_questions, exhausted="single"
+    )
 
     async def work():
         sampler = ScriptedSampler(seconds=1.0)
@@ -586,7 +596,7 @@ def test_one_keys_slow_votes_hold_up_no_other_keys(tmp_path):
 
     async def work():
         sampler = ScriptedSampler(seconds=20.0)
-        settings = Settings(answer="choice", concurrency=64, queue=64)
+        settings = Settings.of(policy="online_grid", answer="choice", concurrency=64, open_questions=64)
         state = build_scripted(sampler, settings=settings, store=tmp_path / "g.db")
         clock = asyncio.get_running_loop().time
         slow = [asyncio.create_task(ask_in_process(state, {"rounds": 0}, alice)) for _ in range(70)]

@@ -146,7 +146,7 @@ def test_a_question_is_shown_in_full_to_its_key_and_to_nobody_else(tmp_path):
 
 
 def test_without_texts_only_answers_are_shown():
-    state = build_scripted(ScriptedSampler(), settings=Settings(answer="choice", texts=False))
+    state = build_scripted(ScriptedSampler(), settings=Settings.of(policy="online_grid", answer="choice", texts=False))
     dashboard = Dashboard(state)
 
     async def work():

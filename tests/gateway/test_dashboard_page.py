@@ -109,7 +109,7 @@ def test_a_chart_is_read_by_keyboard(browser):
 
 
 def test_an_empty_gateway_and_one_without_its_servers_say_so(browser, screenshots):
-    settings = Settings(answer="choice", timeout=3.0)
+    settings = Settings.of(policy="online_grid", answer="choice", timeout=3.0)
     with run_gateway(MockModel(DistributionAnswers(MANY, tokens=8), faults=Faults(error_500=1.0)), settings) as gateway:
         opened = open_page(browser, gateway.url)
         page = opened.page

@@ -84,7 +84,7 @@ def test_a_key_sees_its_own_counts_and_an_admin_all(tmp_path):
 
 def test_retries_of_votes_that_came_to_nothing_are_counted():
     failing = MockModel(DistributionAnswers({"easy": {"A": 1.0}}, tokens=8), faults=Faults(error_500=1.0))
-    with run_gateway(failing, settings=Settings(answer="choice", tries=2)) as gateway:
+    with run_gateway(failing, settings=Settings.of(policy="online_grid", answer="choice", tries=2)) as gateway:
         assert gateway.ask("easy").status_code == 503
         wait_until(lambda: samples(gateway).get(("pets_requests_total", "vote", "503")))
         shown = gateway.client.get(ONCE).json()

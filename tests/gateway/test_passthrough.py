@@ -15,7 +15,6 @@ from pets.gateway import Settings, build_gateway
 from pets.gateway.app import app
 from pets.gateway.settings import Limits
 from pets.mock import Faults, MockModel
-from pets.policies.online_grid import OnlineGrid
 
 from ..network import answered_by
 from ..simulated_time import run_simulated
@@ -53,7 +52,7 @@ def plain(handler, *, run=asyncio.run, settings=None, requests=1, settled=None, 
     options = {name: fields.pop(name) for name in ("total", "currency", "store") if name in fields}
 
     async def go():
-        state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=settings, **options)
+        state = build_gateway("http://127.0.0.1:9/v1", settings=settings, **options)
         sums = sum_settlements(state.ledger)
         transport = httpx.ASGITransport(app(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -88,7 +87,7 @@ def test_under_a_budget_plain_requests_are_counted_with_votes_and_end_with_it(tm
         assert refused.json()["error"]["code"] == "insufficient_quota"
         wait_until(lambda: gateway.ledger.total.held == 0)
         assert gateway.ledger.total.spent == 6 + voted == gateway.mock.stats.traces and gateway.ledger.total.held == 0
-    again = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db", total=12)
+    again = build_gateway("http://127.0.0.1:9/v1", Settings.of(policy="online_grid"), store=tmp_path / "g.db", total=12)
     assert again.ledger.total.spent == 6 + voted  # also in the next process
     asyncio.run(again.close())
 
@@ -198,7 +197,7 @@ async def silent(request):
 
 
 def test_a_plain_request_has_a_total_time():
-    settings = Settings(timeout=20.0)
+    settings = Settings.of(policy="online_grid", timeout=20.0)
     response, ledger = plain(silent, run=run_simulated, settings=settings, total=10)
     assert response.status_code == 504 and ledger.total.spent == 1 and ledger.total.held == 0
     response, ledger = plain(
@@ -213,7 +212,7 @@ def test_more_than_the_concurrency_are_turned_away():
         await asyncio.sleep(1.0)
         return httpx.Response(200, json={"choices": [choice()]})
 
-    settings = Settings(concurrency=4)
+    settings = Settings.of(policy="online_grid", concurrency=4)
     responses, _ = plain(slow, run=run_simulated, settings=settings, requests=3, n=2)
     assert sorted(response.status_code for response in responses) == [200, 200, 503]
     responses, _ = plain(slow, run=run_simulated, settings=settings, n=8)
@@ -227,7 +226,7 @@ def test_one_limit_of_tokens_is_sent_and_it_is_the_one_that_is_held():
         bodies.append(json.loads(request.content))
         return httpx.Response(200, json={"choices": [choice()], "usage": USAGE})
 
-    settings = Settings(limits=Limits(max_tokens=300))
+    settings = Settings.of(policy="online_grid", limits=Limits(max_tokens=300))
     plain(handler, currency=TOKENS, total=10**6, settings=settings, max_tokens=200, max_completion_tokens=1)
     plain(handler, currency=TOKENS, total=10**6, settings=settings)
     limits = [{name: body[name] for name in body if name.startswith("max")} for body in bodies]
@@ -271,7 +270,7 @@ def test_what_the_operator_allows_by_name_is_sent_on(allowed, fields, currency):
         sent.append(json.loads(request.content))
         return httpx.Response(200, json={"choices": [choice(at) for at in range(4)], "usage": usage})
 
-    settings = Settings(allow_fields=(allowed,))
+    settings = Settings.of(policy="online_grid", allow_fields=(allowed,))
     response, ledger = plain(handler, currency=currency, total=10**6, settings=settings, **fields)
     assert response.status_code == 200 and fields.items() <= sent[0].items()
     assert ledger.total.spent == (4 if currency.counts_traces else 33)
@@ -301,7 +300,7 @@ def test_a_compressed_reply_is_unpacked_within_bounds():
 
 def test_room_is_given_back():
     async def go():
-        state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(concurrency=1))
+        state = build_gateway("http://127.0.0.1:9/v1", settings=Settings.of(policy="online_grid", concurrency=1))
         transport = httpx.ASGITransport(app(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for _ in range(5):
@@ -321,7 +320,7 @@ def test_one_keys_slow_requests_turn_away_no_other_keys(tmp_path):
         return httpx.Response(200, json={"choices": [choice()]})
 
     async def go():
-        state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), store=tmp_path / "g.db")
+        state = build_gateway("http://127.0.0.1:9/v1", Settings.of(policy="online_grid"), store=tmp_path / "g.db")
         transport = httpx.ASGITransport(app(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             post = functools.partial(client.post, "/v1/chat/completions", json=PLAIN, timeout=None)

@@ -12,7 +12,6 @@ from pets.core.money import Currency
 from pets.gateway import Limits, Settings, build_gateway
 from pets.gateway.app import app
 from pets.mock import MockModel
-from pets.policies.online_grid import OnlineGrid
 
 from ..network import answered_by
 from .conftest import BOOK, add_key, run_gateway, sum_settlements
@@ -40,7 +39,7 @@ def post(path, handler, *, settings=None, body=None, headers=None, settled=None,
     """
 
     async def go():
-        state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=settings, key=KEY, **options)
+        state = build_gateway("http://127.0.0.1:9/v1", settings=settings, key=KEY, **options)
         sums = sum_settlements(state.ledger)
         transport = httpx.ASGITransport(app(state))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -87,7 +86,7 @@ def test_a_request_passes_as_it_is(path):
 
 @pytest.mark.parametrize("path", BODIES)
 def test_it_is_counted_by_its_usage_and_the_limit_that_was_held_is_sent(path):
-    bodies, settings = [], Settings(limits=Limits(max_tokens=300))
+    bodies, settings = [], Settings.of(policy="online_grid", limits=Limits(max_tokens=300))
     response, ledger = post(path, saying(path, bodies), currency=TOKENS, total=10**5, settings=settings)
     assert response.status_code == 200 and ledger.total.spent == 12 and ledger.total.held == 0
     limits = {name: value for name, value in bodies[0].items() if name.startswith("max")}
@@ -98,7 +97,7 @@ def test_it_is_counted_by_its_usage_and_the_limit_that_was_held_is_sent(path):
 @pytest.mark.parametrize("path", BODIES)
 def test_a_claim_costs_at_most_what_was_held(path):
     usage = dict.fromkeys(("input_tokens", "prompt_tokens", "output_tokens", "completion_tokens"), 2**50)
-    settings, settled = Settings(limits=Limits(max_tokens=300)), Counter()
+    settings, settled = Settings.of(policy="online_grid", limits=Limits(max_tokens=300)), Counter()
     _, ledger = post(path, saying(path, usage=usage), currency=TOKENS, total=10**5, settings=settings, settled=settled)
     held = len(json.dumps(BODIES[path])) + 64 + (0 if path == "embeddings" else 300)
     assert held <= ledger.total.spent <= held + 40  # the limit and what a stream is asked are in the body, too
@@ -140,7 +139,10 @@ def test_a_usage_that_cannot_be_true_is_replaced_by_the_estimate(path, usage, st
             return httpx.Response(200, text=lines, headers={"content-type": "text/event-stream"})
         return httpx.Response(200, json=reply)
 
-    settings, body = Settings(limits=Limits(max_tokens=30_000)), {"stream": streamed, "metadata": {"a": "usage"}}
+    settings, body = (
+        Settings.of(policy="online_grid", limits=Limits(max_tokens=30_000)),
+        {"stream": streamed, "metadata": {"a": "usage"}},
+    )
     settled = Counter()
     _, ledger = post(path, handler, currency=TOKENS, total=10**5, settings=settings, body=body, settled=settled)
     assert len(text) / 4 < ledger.total.spent < 10_000
@@ -241,7 +243,9 @@ def test_keys_are_needed_and_their_budgets_hold(tmp_path):
 
 
 def test_without_pass_through_there_are_no_such_paths():
-    response, _ = post("embeddings", saying("embeddings"), settings=Settings(passthrough=False))
+    response, _ = post(
+        "embeddings", saying("embeddings"), settings=Settings.of(policy="online_grid", passthrough=False)
+    )
     assert response.status_code == 404
 
 

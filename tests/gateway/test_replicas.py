@@ -23,7 +23,12 @@ def replicas(postgres_url):
     with contextlib.closing(open_database(postgres_url, create=True)) as database:
         secret = KeyStore(database).add("alice", budget=100)
     states = [
-        build_scripted(ScriptedSampler(), store=postgres_url, settings=Settings(answer="choice"), mean_budget=4)
+        build_scripted(
+            ScriptedSampler(),
+            store=postgres_url,
+            settings=Settings.of(policy="online_grid", answer="choice"),
+            mean_budget=4,
+        )
         for _ in range(3)
     ]
     return states, {"authorization": f"Bearer {secret}"}

@@ -155,7 +155,7 @@ def test_a_header_with_a_line_break_is_nobodys_header(shared):
 
 
 def test_a_body_that_never_comes_is_given_up():
-    with run_gateway(settings=Settings(limits=Limits(body_seconds=0.2))) as gateway:
+    with run_gateway(settings=Settings.of(policy="online_grid", limits=Limits(body_seconds=0.2))) as gateway:
         parts = urlsplit(gateway.url)
         with socket.create_connection((parts.hostname, parts.port), timeout=10) as line:
             line.sendall(
@@ -166,7 +166,9 @@ def test_a_body_that_never_comes_is_given_up():
 
 
 def answer_spec(spec, default="text"):
-    return parse_request(CHAT, voted(pets={"answer": spec}), {}, Settings(answer=default)).options.answer
+    return parse_request(
+        CHAT, voted(pets={"answer": spec}), {}, Settings.of(policy="online_grid", answer=default)
+    ).options.answer
 
 
 def test_a_client_chooses_how_answers_are_read_but_not_what_that_may_cost(monkeypatch):

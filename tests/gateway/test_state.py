@@ -6,12 +6,11 @@ import pytest
 
 from pets.gateway import Settings, build_gateway
 from pets.openai.errors import ApiError
-from pets.policies.online_grid import OnlineGrid
 
 
 @pytest.fixture
 def state():
-    state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(queue=1))
+    state = build_gateway("http://127.0.0.1:9/v1", settings=Settings.of(policy="online_grid", open_questions=1))
     yield state
     asyncio.run(state.close())
 

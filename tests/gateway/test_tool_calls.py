@@ -18,7 +18,7 @@ IGNORE = {"pets": {"ignore": ["reason"]}}
 
 @pytest.fixture(scope="module")
 def gateway():
-    with run_gateway(MockModel(ANSWERS), Settings(answer="text")) as gateway:
+    with run_gateway(MockModel(ANSWERS), Settings.of(policy="online_grid", answer="text")) as gateway:
         yield gateway
 
 

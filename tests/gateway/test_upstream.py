@@ -14,7 +14,6 @@ from pets.gateway import Settings, build_gateway, running
 from pets.gateway.upstream import Upstream, api_error
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
-from pets.policies.online_grid import OnlineGrid
 from pets.samplers.local import LocalSampler
 from pets.samplers.openai import OpenAISampler
 
@@ -47,7 +46,7 @@ def test_what_a_client_is_told_of_a_failure_upstream(error, status, code):
 def test_plain_requests_and_models_go_to_a_server_that_is_there():
     mock = MockModel(BOOK)
     with mock_running(mock) as url:
-        state = build_gateway([NOBODY, url], OnlineGrid(), settings=Settings(answer="choice"))
+        state = build_gateway([NOBODY, url], settings=Settings.of(policy="online_grid", answer="choice"))
         with running(state) as own, httpx.Client(base_url=own, timeout=PATIENCE_S, trust_env=False) as client:
             gateway = RunningGateway(own, state, mock, client)
             assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["pets/mock", "mock"]
@@ -78,8 +77,8 @@ def mixed():
     mocks = {name: MockModel(DistributionAnswers({"q": {name.upper(): 1.0}}), model=name) for name in "ab"}
     with ExitStack() as stack:
         servers = [f"{name}={stack.enter_context(mock_running(mock))}" for name, mock in mocks.items()]
-        settings = Settings(answer="choice", max_traces=6)
-        state = build_gateway(servers, OnlineGrid(), models=["a=2", "b"], settings=settings)
+        settings = Settings.of(policy="online_grid", answer="choice", max_traces=6)
+        state = build_gateway(servers, models=["a=2", "b"], settings=settings)
         own = stack.enter_context(running(state))
         client = stack.enter_context(httpx.Client(base_url=own, timeout=PATIENCE_S, trust_env=False))
         yield RunningGateway(own, state, mocks["a"], client), mocks
@@ -140,7 +139,7 @@ class OwnMock(LocalSampler):
 def local():
     mock = MockModel(BOOK)
     with mock_running(mock) as url:
-        state = build_gateway(OwnMock(url), OnlineGrid(), settings=Settings(answer="choice"))
+        state = build_gateway(OwnMock(url), settings=Settings.of(policy="online_grid", answer="choice"))
         with running(state) as url, httpx.Client(base_url=url, timeout=20, trust_env=False) as client:
             yield RunningGateway(url, state, mock, client)
 
@@ -191,7 +190,7 @@ def test_a_list_of_models_that_echoes_the_key_is_redacted(status):
 
 def test_an_address_with_a_password_is_refused_and_not_shown():
     with pytest.raises(InputError, match="password") as error:
-        build_gateway("ftp://me:secret123@host", OnlineGrid())
+        build_gateway("ftp://me:secret123@host", Settings.of(policy="online_grid"))
     assert "secret123" not in str(error.value)
 
 
@@ -237,8 +236,8 @@ def ask_by_turns(refuses, turns, tmp_path):
     upstream = RefusingUpstream(refuses)
 
     async def work():
-        settings, sent = Settings(answer="choice"), []
-        state = build_gateway(NOBODY, OnlineGrid(), settings=settings, store=tmp_path / "g.db")
+        settings, sent = Settings.of(policy="online_grid", answer="choice"), []
+        state = build_gateway(NOBODY, settings=settings, store=tmp_path / "g.db")
         for name, fields, hours in turns:
             await asyncio.sleep(hours * 3600)
             upstream.bodies = []

@@ -10,7 +10,6 @@ from pets.engine.fetch import MOST_UNKNOWN_TRACES, PROBE_S
 from pets.errors import BusyError, UnreachableError
 from pets.gateway import Settings, build_gateway
 from pets.gateway.app import app
-from pets.policies.online_grid import OnlineGrid
 
 from ..network import answered_by
 from ..simulated_time import run_simulated
@@ -56,14 +55,16 @@ def votes(proxy, **options):
                 return await super().sample(prompt, n, seed, sampling)
             raise UnreachableError("nobody") if proxy.status is None else BusyError("no", status=proxy.status)
 
-    state = build_scripted(Sampler(), settings=Settings(answer="choice", timeout=300.0), **options)
+    state = build_scripted(
+        Sampler(), settings=Settings.of(policy="online_grid", answer="choice", timeout=300.0), **options
+    )
     return state, "/v1/chat/completions", {"model": "pets/mock", "messages": MESSAGES, "pets": {"max_traces": 4}}
 
 
 def plain(proxy, **options):
     """The same, asked for plain completions."""
 
-    state = build_gateway("http://127.0.0.1:9/v1", OnlineGrid(), settings=Settings(timeout=300.0), **options)
+    state = build_gateway("http://127.0.0.1:9/v1", settings=Settings.of(policy="online_grid", timeout=300.0), **options)
     return state, "/v1/completions", {"model": "mock", "prompt": "torn", "n": 4}
 
 

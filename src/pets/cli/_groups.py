@@ -24,8 +24,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 import click
 from click.core import ParameterSource
@@ -40,12 +40,12 @@ from pets.errors import InputError
 
 Group = TypeVar("Group")
 
-METADATA_KEY = "option"
 SPEC_FIELDS = {spec.name: spec for section in SECTIONS.values() for spec in fields(section)}
 HELP_ALL = "pets.help_all"  # in a context's meta where rare options are shown too
 METAVARS = {int: "N", float: "X"}
 LAST_TITLE = "Other"
 LOOSE_TITLE = "Options"  # of those that are in no group
+SAYS_DEFAULT = "if not given"  # in a help text that names the default itself
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -61,27 +61,14 @@ def option_group(title: str) -> Callable[[type[Group]], type[Group]]:
     return decorate
 
 
-@dataclass(frozen=True, slots=True)
-class OptionSettings:
-    """What a field's metadata says beside its type and default."""
-
-    description: str
-    flags: tuple[str, ...] = ()
-    kind: "click.ParamType[Any] | None" = None
-    metavar: str | None = None
-    required: bool = False
-    alone: str | None = None
-    needs: str | None = None
-    rare: bool = False
-
-
 def option(
-    description: str,
+    text: str,
     default: Any = None,
     *,
     flags: Sequence[str] = (),
     kind: "click.ParamType[Any] | None" = None,
     at_least: float | None = None,
+    within: Interval | None = None,
     metavar: str | None = None,
     required: bool = False,
     alone: str | None = None,
@@ -93,12 +80,10 @@ def option(
     ``alone`` is its value where it is given without one, which not every option may be; ``needs`` is the field that it
     says something about: without that one nothing would read it. A ``rare`` option is listed by ``--help-all`` alone.
     """
-    if at_least is not None:
-        kind = click.IntRange(min=at_least) if isinstance(at_least, int) else click.FloatRange(min=at_least)
-    if isinstance(kind, click.IntRange | click.FloatRange):  # else click speaks of "a valid float range"
-        kind.name = "integer" if isinstance(kind, click.IntRange) else "number"
-    settings = OptionSettings(description, tuple(flags), kind, metavar, required, alone, needs, rare)
-    return field(default=MISSING if required else default, metadata={METADATA_KEY: settings})
+    within = within if at_least is None else Interval(at_least)
+    metadata: dict[str, Any] = {"help": text, "flags": tuple(flags), "kind": kind, "within": within}
+    metadata |= {"metavar": metavar, "alone": alone, "needs": needs, "rare": rare}
+    return field(default=MISSING if required else default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +342,8 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
         function(*args, **values, **objects)
 
     sections = [] if of_spec is None else spec_fields(verb_name or function.__name__)
-    options = [*map(_spec_option, sections), *(option for group in groups.values() for option in _options(group))]
+    options = [_spec_option(name) for name in sections]
+    options += [option for group in groups.values() for option in _options(group)]
     options += [_make_option(name, hints[name], spec, LOOSE_TITLE) for name, spec in loose.items()]
     # click's own decorators add from the last to the first, and leave them on the function.
     call.__click_params__ = [*reversed(options), *getattr(function, "__click_params__", ())]  # type: ignore[attr-defined]
@@ -382,64 +368,35 @@ def _said(values: Mapping[str, Any]) -> dict[str, Any]:
 def _spec_option(name: str) -> GroupedOption:
     """The option of a field of a spec; nothing is its default, so that what is said can be told from what is not."""
     section, spec = SECTIONS[SECTION_OF[name]], SPEC_FIELDS[name]
-    told, default = spec.metadata, default_of(spec)
+    default = default_of(spec)
+    words = name.replace("_", "-") if default is True else str(default or "")
+    if SAYS_DEFAULT in spec.metadata["help"]:
+        words = ""
+    several = name == "price"  # one for each of several models
     hint = get_type_hints(section)[name]
-    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
-    several = get_origin(hint) is tuple or name == "price"  # one price for each of several models
-    word = name.replace("_", "-")
-    flags = told.get("flags") or (f"--{word}/--no-{word}" if default is True else f"--{word}",)
-    words = {True: word, False: None}.get(default) if isinstance(default, bool) else str(default or "") or None
-    kind = {"type": _spec_kind(kinds, told.get("within")), "multiple": several}
-    metavar = told.get("metavar") or METAVARS.get(kinds[0])
-    return GroupedOption(
-        [*flags, name],
-        help=told["help"],
-        title=section.title,
-        rare=told.get("rare", False),
-        show_default=False if words is None or several else words,
-        metavar=metavar,
-        **({"is_flag": True} if kinds == [bool] else kind),
-    )
-
-
-def _spec_kind(kinds: Sequence[Any], within: Interval | None) -> Any:
-    """What click is to read for a field of a spec: numbers in their range, words of a list, else a text."""
-    if get_origin(kinds[0]) is Literal or isinstance(kinds[0], str):
-        return click.Choice([word for kind in kinds for word in get_args(kind) or (kind,)])
-    if kinds[0] not in (int, float):
-        return str
-    if within is None:
-        return kinds[0]
-    most = None if within.most == math.inf else within.most
-    ends = {"min_open": "(" in within.open, "max_open": ")" in within.open and most is not None}
-    if kinds[0] is float:
-        number: Any = click.FloatRange(within.least, most, **ends)
-    else:
-        number = click.IntRange(int(within.least), None if most is None else int(most), **ends)
-    number.name = "integer" if kinds[0] is int else "number"  # else click speaks of "a valid float range"
-    return number
+    return _make_option(name, hint, spec, section.title, several=several, show_default=words or False)
 
 
 def _options(group: Any) -> Iterator[GroupedOption]:
     hints, title = get_type_hints(group), getattr(group, "title", group.__name__)
-    return (_make_option(spec.name, hints[spec.name], spec, title) for spec in fields(group) if spec.metadata)
+    return (_make_option(spec.name, hints[spec.name], spec, title) for spec in fields(group) if "help" in spec.metadata)
 
 
-def _make_option(name: str, hint: Any, spec: Field[Any], title: str) -> GroupedOption:
-    settings = spec.metadata.get(METADATA_KEY) or OptionSettings(
-        spec.metadata["help"], metavar=spec.metadata.get("metavar")
-    )
-    word = name.replace("_", "-")
-    flags = settings.flags or (f"--{word}/--no-{word}" if spec.default is True else f"--{word}",)
+def _make_option(
+    name: str, hint: Any, spec: Field[Any], title: str, *, several: bool = False, **shown: Any
+) -> GroupedOption:
+    """The option of a field, with its default unless another is ``shown``; of ``several`` values if it says so."""
+    told, word = spec.metadata, name.replace("_", "-")
+    flags = told.get("flags") or (f"--{word}/--no-{word}" if spec.default is True else f"--{word}",)
     return GroupedOption(
         [*flags, name],
-        help=settings.description,
-        required=settings.required,
+        help=told["help"],
+        required=spec.default is MISSING and spec.default_factory is MISSING,
         title=title,
-        needs=settings.needs,
-        rare=settings.rare,
-        **_kind(hint, settings),
-        **_default(spec),
+        needs=told.get("needs"),
+        rare=told.get("rare", False),
+        **_kind(hint, told, several),
+        **(shown or _default(spec)),
     )
 
 
@@ -451,19 +408,31 @@ def _default(spec: Field[Any]) -> Mapping[str, Any]:
     return {"default": spec.default, "show_default": not (nothing or rate_off)}
 
 
-def _kind(hint: Any, settings: OptionSettings) -> Mapping[str, Any]:
-    """What click is to read for a type."""
-    members = [member for member in get_args(hint) if member is not NoneType]
-    hint = members[0] if NoneType in get_args(hint) else hint
+def _kind(hint: Any, told: Mapping[str, Any], several: bool) -> Mapping[str, Any]:
+    """What click is to read for a type: a flag, numbers in their range, words of a list, a file, else a text."""
+    if get_origin(hint) in (Union, UnionType):
+        hint = next(member for member in get_args(hint) if member is not NoneType)
     if hint is bool:
         return {"is_flag": True}
-    several = get_origin(hint) is tuple
-    hint = get_args(hint)[0] if several else hint
-    if settings.kind is not None:
-        kind: Any = settings.kind
-    elif get_origin(hint) is Literal:
+    if get_origin(hint) is tuple:
+        several, hint = True, get_args(hint)[0]
+    kind = told.get("kind") or (FILE if hint is Path else str)
+    if get_origin(hint) is Literal:
         kind = click.Choice(get_args(hint))
-    else:
-        kind = FILE if hint is Path else hint
-    alone = {} if settings.alone is None else {"is_flag": False, "flag_value": settings.alone}
-    return {"type": kind, "multiple": several, "metavar": settings.metavar or METAVARS.get(hint), **alone}
+    elif hint in METAVARS and told.get("kind") is None:
+        kind = _number(hint, told.get("within"))
+    alone = {} if told.get("alone") is None else {"is_flag": False, "flag_value": told["alone"]}
+    return {"type": kind, "multiple": several, "metavar": told.get("metavar") or METAVARS.get(hint), **alone}
+
+
+def _number(kind: Any, within: Interval | None) -> Any:
+    """Numbers of a kind, in their range."""
+    if within is None:
+        return kind
+    most = None if within.most == math.inf else within.most
+    ends = {"min_open": "(" in within.open, "max_open": ")" in within.open and most is not None}
+    number: Any = click.FloatRange(within.least, most, **ends)
+    if kind is int:
+        number = click.IntRange(int(within.least), None if most is None else int(most), **ends)
+    number.name = "integer" if kind is int else "number"  # else click speaks of "a valid float range"
+    return number

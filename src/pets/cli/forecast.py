@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from pets.arguments import Interval
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, option_group, verb
 from pets.cli._output import SafeConsole, count, progress_bar
@@ -35,7 +36,7 @@ class ForecastOptions:
     target_consistency: tuple[float, ...] = option(
         "A self-consistency whose budget is wanted; give it again for more.",
         (0.95, 0.99),
-        kind=click.FloatRange(0, 1, True, True),
+        within=Interval(0, 1, open="()"),
     )
     policy: str = option("An index policy that sees counts.", "okg")
     max_budget: str | None = option(
@@ -55,7 +56,7 @@ class ForecastOptions:
 class SimulationOptions:
     """How the forecast is made."""
 
-    repetitions: int = option("How many runs are simulated or replayed.", 8, kind=click.IntRange(1, 100))
+    repetitions: int = option("How many runs are simulated or replayed.", 8, within=Interval(1, 100))
 
 
 @verb()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from pets.arguments import Interval
 from pets.cli._groups import matching_options, option, option_group, verb
 from pets.cli._output import (
     FORMAT,
@@ -94,7 +95,7 @@ class DrawOptions:
     zone: float = option(
         "What another answer may lead a verdict by, as a share of the target's votes, for the verdict to be good.",
         0.1,
-        kind=click.FloatRange(0, 1, max_open=True),
+        within=Interval(0, 1, open=")"),
     )
     limit: bool = option("Compute the attainable limit for four answers, too: half a minute per pool.", False)
     seed: int = option("The same seed gives the same table.", 0, at_least=0)

@@ -2,39 +2,41 @@
 
 import asyncio
 import json
-import math
 import os
 import re
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import pets.gateway
-from pets.cli._groups import matching_options, option, option_group, verb
+from pets.arguments import Interval
+from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._terminal import say
 from pets.cli.options import HEADER, LocalModelOptions
 from pets.core.money import Currency
-from pets.core.policy import Policy
+from pets.engine import RunSpec
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError
 from pets.gateway import Limits, Settings
 from pets.gateway.ledger_backend import SpendRateLimit
+from pets.gateway.settings import SERVED
 from pets.gateway.telemetry import log_to
 from pets.openai.headers import parse_headers
-from pets.plans import Drift, read_plan
-from pets.registry import make_policy
+from pets.plans import Drift, StreamPlan, read_plan
+from pets.registry import typed_policy
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability
 
 SPAN = re.compile(r"(\d+(?:\.\d+)?)?\s*([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SHOWN_MODELS = 8
-DEFAULT_POLICY, DEFAULT_MEAN_BUDGET = "price:rounds=3", 16.0
+DEFAULT_MEAN_BUDGET = 16.0
 
 
-@option_group("Upstream")
+@option_group("Model")
 class UpstreamOptions:
     """Which model answers."""
 
@@ -55,43 +57,24 @@ class UpstreamOptions:
         metavar="NAME",
     )
     header: tuple[str, ...] = HEADER
-    timeout: float = option("How many seconds a request may take.", 600.0)
-    concurrency: int = option("How many traces are in flight at most.", 256, at_least=1)
     check: bool = option(
         "Look for the server and its models before serving. With --no-check it may come later; votes get a 503 until "
         "then.",
         True,
         rare=True,
     )
-    wait: float = option("How many seconds to wait for the server to come up.", 0.0, metavar="SECONDS")
-    rpm: int | None = option("How many requests per minute each server takes.", at_least=1, rare=True)
-    tpm: int | None = option("How many tokens per minute each server takes.", at_least=1, rare=True)
+    wait: float = option(
+        "How many seconds to wait for the server to come up.",
+        0.0,
+        metavar="SECONDS",
+        within=Interval(0, SECONDS["d"]),
+    )
 
     @property
     def key(self) -> str | None:
         """The upstream's key."""
         names = ("PETS_UPSTREAM_KEY", "OPENAI_API_KEY") if self.key_env is None else (self.key_env,)
         return next((key for name in names if (key := os.environ.get(name))), None)
-
-
-@option_group("Voting")
-class VotingOptions:
-    """How a question is voted on."""
-
-    plan: Path | None = option("The plan that `pets fit` made; it says policy and mean budget.")
-    policy: str | None = option(f"A policy, instead of a plan; {DEFAULT_POLICY} if neither is given.")
-    budget_window: int = option("How many questions share a mean budget.", 100, at_least=1)
-    max_traces: int = option("How many traces a question gets at most.", 64, at_least=1)
-    answer: str = option("How answers are read: number, choice, math, text, yesno, json, regex:PATTERN, ...", "text")
-
-    def choose(self, mean_budget: float | None) -> tuple[Policy, float, Drift | None]:
-        """The policy, its mean budget, which the user may have said, and what watches over a plan."""
-        if self.plan is None:
-            return make_policy(self.policy or DEFAULT_POLICY), mean_budget or DEFAULT_MEAN_BUDGET, None
-        if self.policy is not None:
-            raise InputError("a --plan is a policy; leave --policy out.")
-        plan = read_plan(self.plan)
-        return plan.policy(), mean_budget or plan.mean_budget, Drift.of(plan)
 
 
 @option_group("Budget")
@@ -104,20 +87,14 @@ class SpendOptions:
         (),
         metavar="AMOUNT[/TIME]",
     )
-    price: str | None = option(
-        "Dollars per million tokens, for budgets in money, also those of keys alone: in=0.15,out=0.60."
-    )
-    exhausted: Literal["refuse", "single"] = option(
-        "What a request that the budget does not pay for gets: 429, or one trace without a vote.", "refuse"
-    )
+    plan: Path | None = option("The plan that `pets fit` made; it says policy and mean budget.")
 
-    def limits(self, max_tokens: int) -> "SpendLimits":
+    def limits(self, max_tokens: int, price: TokenPrice | None = None) -> "SpendLimits":
         """The mean, the total and the window, the last two in one currency.
 
         >>> SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)[:3]
         (8.0, 2000000, SpendRateLimit(amount=50000, seconds=1800.0))
         """
-        price = None if self.price is None else TokenPrice.parse(self.price)
         amounts: dict[str, Amount] = {}
         seconds = 0.0
         for text in self.budget:
@@ -151,42 +128,12 @@ class SpendLimits(NamedTuple):
     currency: Currency
 
 
-@option_group("Requests")
-class RequestOptions:
-    """What a request may ask for."""
-
-    open_questions: int = option("How many questions are open at a time; one more gets a 503.", 1024, at_least=1)
-    max_body: int = option("How many bytes a request may have.", 1 << 20, at_least=1, rare=True)
-    max_tokens: int = option("How many tokens per trace a request may ask for.", 32_768, at_least=1)
-    max_n: int = option("How many choices a plain request may ask for.", 16, at_least=1, rare=True)
-    allow_field: tuple[str, ...] = option(
-        "A field of requests, or a type of tool, that is sent on under a budget though its cost is not known; "
-        "may be repeated.",
-        (),
-        metavar="NAME",
-        rare=True,
-    )
-    passthrough: bool = option("Serve plain models too, as they are.", True, rare=True)
-
-
 @option_group("Gateway")
 class GatewayOptions:
     """Where the gateway listens, and what it remembers."""
 
     host: str = option("The address to listen at.", "127.0.0.1")
     port: int = option("The port to listen at; 0 takes a free one.", 8080)
-    allow_host: tuple[str, ...] = option(
-        "A name under which clients reach the gateway; without keys, others than this machine's are refused.",
-        (),
-        metavar="NAME",
-    )
-    cors_origin: tuple[str, ...] = option(
-        "An origin whose pages may ask from a browser, such as https://app.example; may be repeated. '*' is any, for a "
-        "gateway with keys.",
-        (),
-        metavar="ORIGIN",
-        rare=True,
-    )
     store: str | None = option(
         "The file that remembers spend and keys, or the URL of a PostgreSQL, which gateways share; without one, "
         "nothing is remembered.",
@@ -197,10 +144,6 @@ class GatewayOptions:
         "process",
         rare=True,
     )
-    texts: bool = option(
-        "Keep the latest questions and their traces in memory, to be read on the dashboard.",
-        True,
-    )
     grace: int = option("How many seconds open requests get when the gateway stops.", 30, at_least=0, rare=True)
 
 
@@ -208,9 +151,10 @@ class GatewayOptions:
 def serve(
     upstream: UpstreamOptions,
     local: LocalModelOptions,
-    voting: VotingOptions,
+    run: SpecOptions,
     spend: SpendOptions,
-    requests: RequestOptions,
+    settings: Settings,
+    limits: Limits,
     gateway: GatewayOptions,
 ) -> None:
     """Serve an OpenAI-compatible gateway: model pets/NAME answers by vote, plain NAME passes through.
@@ -228,23 +172,24 @@ def serve(
         raise InputError("--store is empty. Name a file or a URL; without --store, what is spent is forgotten.")
     log_to(sys.stderr, "INFO")
     build = pets.gateway.build_gateway  # imported here: it is an extra
-    limits = spend.limits(requests.max_tokens)
-    policy, mean_budget, drift = voting.choose(limits.mean)
+    if spend.plan is not None and "policy" in run.said:
+        raise InputError("a --plan is a policy; leave --policy out.")
+    fitted = None if spend.plan is None else read_plan(spend.plan)
+    spec = _spec(run, fitted)
+    spending = spend.limits(limits.max_tokens, spec.spending.price)
     state = build(
         _server(upstream, local),
-        policy,
+        replace(settings, spec=spec, limits=limits),
         models=upstream.model if upstream.endpoint else None,
-        mean_budget=mean_budget,
-        window=voting.budget_window,
+        mean_budget=spending.mean or (DEFAULT_MEAN_BUDGET if fitted is None else fitted.mean_budget),
         store=gateway.store or ":memory:",
         durability=gateway.durability,
-        total=limits.total,
-        rate_limit=limits.rate_limit,
-        currency=limits.currency,
+        total=spending.total,
+        rate_limit=spending.rate_limit,
+        currency=spending.currency,
         key=upstream.key,
         headers=parse_headers(upstream.header),
-        settings=_settings(upstream, voting, spend, requests, gateway),
-        drift=drift,
+        drift=None if fitted is None else Drift.of(fitted),
     )
     models = asyncio.run(state.upstream.find_models(upstream.wait)) if upstream.check else []
     if gateway.store is None:
@@ -287,24 +232,16 @@ def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | 
     return list(upstream.endpoint)
 
 
-def _settings(
-    upstream: UpstreamOptions,
-    voting: VotingOptions,
-    spend: SpendOptions,
-    requests: RequestOptions,
-    gateway: GatewayOptions,
-) -> Settings:
-    if not 0 <= upstream.wait < math.inf:
-        raise InputError(f"--wait is a number of seconds, 0 or more; got {upstream.wait:g}.")
-    return Settings(
-        **matching_options(Settings, upstream, voting, spend, gateway),
-        queue=requests.open_questions,
-        passthrough=requests.passthrough,
-        allow_hosts=gateway.allow_host,
-        cors_origins=gateway.cors_origin,
-        allow_fields=requests.allow_field,
-        limits=Limits(body=requests.max_body, max_tokens=requests.max_tokens, n=requests.max_n),
-    )
+def _spec(run: SpecOptions, plan: StreamPlan | None) -> RunSpec:
+    """How questions are voted on: as the user said, a plan says, and a gateway does of itself."""
+    values = dict(run.said)
+    if plan is not None:
+        values["policy"] = plan.policy()
+    elif "policy" in values:
+        values["policy"] = typed_policy(values["policy"])
+    if len(prices := values.pop("price", ())) > 1:
+        raise InputError("a gateway counts all its models at one price: give one --price.")
+    return SERVED.with_options(**values, **({"price": prices[0]} if prices else {}))
 
 
 def _window(text: str) -> tuple[Amount, float]:

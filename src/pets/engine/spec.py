@@ -83,18 +83,18 @@ class SpendingSpec:
     budget: str = setting(
         "16x",
         "What may be spent: 16x (per question on average), 5000 (traces), 2Mtok or 5usd; of a stream in all or per "
-        "window, and as its plan says if not given.",
+        "window. 16x, or as its plan says, if not given.",
         verbs=("solve", "batch", "stream", "pool", "doctor"),
     )
     max_traces: int | None = setting(
         64,
-        "How many traces a question gets at most; a plan's if not given. A run that goes on may be given more.",
+        "How many traces a question gets at most; 64, or a plan's, if not given. A run that goes on may be given more.",
         within=Interval(1),
         verbs=("solve", "batch", "stream", "pool", "serve", "resume"),
     )
     policy: str | Policy = setting(
         "okg",
-        'Who gets the next trace: a policy such as "okg" or "price:rounds=3".',
+        "Who gets the next trace; if not given okg, and price:rounds=3 where questions come one by one.",
         verbs=("solve", "batch", "stream", "pool", "serve"),
     )
     target_consistency: float | None = setting(
@@ -141,7 +141,7 @@ class PacingSpec:
 
     concurrency: int | None = setting(
         None,
-        "How many traces are in flight; 64, or 16 of a local model.",
+        "How many traces are in flight; if not given 64, 16 of a local model, 256 of a gateway.",
         within=Interval(1),
         verbs=("solve", "stream", "pool", "serve", "resume"),
         operational=True,
@@ -261,7 +261,7 @@ class ReadingSpec:
     answer: str | AnswerType | None = setting(
         None,
         "How the answers of all questions are read: choice, number, math, text, yesno, json, regex:PATTERN, "
-        "python:MODULE:FUNCTION or judge; without it, as the questions or the first traces say.",
+        "python:MODULE:FUNCTION or judge; if not given as the questions or the first traces say, of a gateway text.",
         verbs=("solve", "batch", "stream", "pool", "sample", "serve", "doctor"),
     )
     instruct: bool = setting(

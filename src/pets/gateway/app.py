@@ -23,10 +23,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.money import Currency
-from pets.core.policy import Policy, QuotaPolicy, View
+from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.engine.assemble import assemble_submissions, fetcher_of
-from pets.engine.fetch import MAX_CHOICES
 from pets.engine.models import Models
 from pets.engine.places import Places
 from pets.engine.question import cached_answer_type
@@ -51,7 +50,6 @@ from pets.plans import Drift
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability, is_shared
 
-RETRY_BACKOFF_S = 0.1  # before the second try, doubled each time; a client waits
 GRACE_S = 30  # that open requests get when the gateway stops
 KEEP_ALIVE_S = 75
 SPARE_CONNECTIONS = 256  # beside two for each question that may be open: pages, metrics, idle ones
@@ -62,11 +60,10 @@ PROBE_PATHS = ("/healthz", "/readyz")  # which say nothing of anybody, to whoeve
 
 def build_gateway(
     upstream: str | Sequence[str] | LocalSampler,
-    policy: Policy,
+    settings: Settings | None = None,
     *,
     models: Models | None = None,
     mean_budget: float = 16.0,
-    window: int = 100,
     store: str | PathLike[str] = ":memory:",
     durability: Durability = "process",
     total: int | None = None,
@@ -74,22 +71,23 @@ def build_gateway(
     currency: Currency | None = None,
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
-    settings: Settings | None = None,
     drift: Drift | None = None,
 ) -> GatewayState:
     """Build a gateway in front of the servers at ``upstream``, or of a local model; :func:`serve` serves it.
 
     Several ``models`` of these servers vote together, as the model ``mixture``.
-    ``mean_budget`` traces per question are planned over windows of ``window`` questions; ``total`` and ``rate_limit``
-    are the ledger's hard limits in ``currency``, remembered by ``store``. ``drift`` watches the warm-ups of a plan.
+    ``mean_budget`` traces per question are planned over windows of questions; ``total`` and ``rate_limit`` are the
+    ledger's hard limits in ``currency``, remembered by ``store``. ``drift`` watches the warm-ups of a plan.
     """
-    settings, max_n = settings or Settings(), MAX_CHOICES
+    settings = settings or Settings()
+    spec = settings.spec
     if isinstance(upstream, LocalSampler):  # more at once than it has slots would wait there, or be refused
-        max_n = min(MAX_CHOICES, upstream.config.slots)
-        settings = replace(settings, concurrency=min(settings.concurrency, upstream.config.slots))
-    cached_answer_type(settings.answer)  # a wrong one is said now, and loading takes a while: not in the first request
-    allocator = _allocator(policy, mean_budget, window, settings.max_traces)
-    servers = Upstream(upstream, models=models, key=key, headers=headers, timeout=settings.timeout)
+        slots = upstream.config.slots
+        spec = spec.with_options(max_n=min(spec.serving.max_n, slots), concurrency=min(spec.pacing.in_flight, slots))
+        settings = replace(settings, spec=spec)
+    cached_answer_type(spec.get("answer"))  # a wrong one is said now, and loading takes a while: not in a request
+    allocator = _allocator(spec, mean_budget)
+    servers = Upstream(upstream, models=models, key=key, headers=headers, timeout=spec.serving.timeout)
     backend = _backend(store, durability, allocator)
     keys = backend.keys
     try:
@@ -98,23 +96,9 @@ def build_gateway(
     except PetsError:
         backend.close()
         raise
-    spec = RunSpec.of(
-        policy=policy,
-        max_traces=settings.max_traces,
-        budget_window=window,
-        concurrency=settings.concurrency,
-        open_questions=settings.queue,
-        tries=settings.tries,
-        backoff=RETRY_BACKOFF_S,
-        max_n=max_n,
-        rpm=settings.rpm,
-        tpm=settings.tpm,
-        timeout=settings.timeout,
-        answer=settings.answer,
-    )
     # An outage lasts as long as the requests that wait for its end: each has its own deadline.
-    fetcher = fetcher_of(spec.check("serve"), Sources(servers.samplers), patience_s=None)
-    places = Places(settings.concurrency, lambda: keys.several)
+    fetcher = fetcher_of(spec, Sources(servers.samplers), patience_s=None)
+    places = Places(spec.pacing.in_flight, lambda: keys.several)
     driver, submissions = assemble_submissions(allocator, fetcher, places, ledger, spec)
     return GatewayState(
         settings=settings,
@@ -138,14 +122,15 @@ def _backend(store: str | PathLike[str], durability: Durability, allocator: Allo
     return PostgresBackend(SharedStore(str(store)), allocator)
 
 
-def _allocator(policy: Policy, mean_budget: float, window: int, max_traces: int) -> Allocator:
+def _allocator(spec: RunSpec, mean_budget: float) -> Allocator:
     """One allocator over all questions that come; the policy's tables are made now, not in the first request."""
+    policy, window, max_traces = spec.make_policy(), spec.get("budget_window"), spec.get("max_traces")
     if not isinstance(policy, QuotaPolicy) or policy.sees != "counts" or policy.learns:
         raise InputError(
             f"{type(policy).__name__} is not for a stream: it compares questions that are all there. "
             "Take price or online_grid."
         )
-    if window < 1 or not mean_budget >= max(1, policy.warmup):
+    if not mean_budget >= max(1, policy.warmup):
         raise InputError(
             f"a mean budget of {mean_budget} traces does not pay for the warm-up of {policy.warmup}; give more."
         )
@@ -268,7 +253,7 @@ class _GatewayServer(Server):
 
 def _max_connections(settings: Settings) -> int:
     """Clients' connections at a time: two per open question and some to spare, at most half of the files left."""
-    wanted = 2 * settings.queue + SPARE_CONNECTIONS
+    wanted: int = 2 * settings.spec.get("open_questions") + SPARE_CONNECTIONS
     if sys.platform == "win32":
         return wanted
     import resource

@@ -41,7 +41,7 @@ def _chat(settings: Settings) -> dict[str, Any]:
     message = {"type": "object", "required": ["role"], "properties": {"role": {"type": "string"}, "content": {}}}
     options = {
         "answer": {"type": "string"},
-        "max_traces": {"type": "integer", "minimum": 1, "maximum": settings.max_traces},
+        "max_traces": {"type": "integer", "minimum": 1, "maximum": settings.spec.spending.max_traces},
         "rounds": {"type": "integer", "minimum": 0, "maximum": 1000},
         "weighted": {"type": "boolean"},
         "timeout": {"type": "number", "exclusiveMinimum": 0},

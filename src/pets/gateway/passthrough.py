@@ -31,11 +31,11 @@ NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
 
 
 class PassThrough:
-    """Serves plain requests: at most ``settings.concurrency`` traces are in flight, beside those of votes."""
+    """Serves plain requests: at most ``concurrency`` traces are in flight, beside those of votes."""
 
     def __init__(self, state: GatewayState) -> None:
         self._state = state
-        self._places = Places(state.settings.concurrency, lambda: state.keys.several)
+        self._places = Places(state.settings.spec.pacing.in_flight, lambda: state.keys.several)
         self._estimator = TokenEstimator()
 
     async def answer(self, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
@@ -85,7 +85,7 @@ class PassThrough:
         begun = clock()
         try:
             async with (
-                asyncio.timeout(self._state.settings.timeout),
+                asyncio.timeout(self._state.settings.spec.serving.timeout),
                 upstream.forward(request.path, body, headers, request.model) as response,
             ):
                 is_success = 200 <= response.status < 300

@@ -268,15 +268,16 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
     temperature = fields.get("temperature")
     greedy = type(temperature) in (int, float) and temperature == 0
     ignore = _ignored(requested.get("ignore"))
-    spec = _answer_spec(requested.get("answer"), _default_spec(fields, settings.answer))
+    run = settings.spec
+    spec = _answer_spec(requested.get("answer"), _default_spec(fields, run.get("answer")))
     if ignore and spec.partition(":")[0] == "json" and "ignore=" not in spec:
         spec += f"{',' if ':' in spec else ':'}ignore={' '.join(ignore)}"
-    max_traces = whole_number(requested, "max_traces", 1, settings.max_traces, "pets.") or settings.max_traces
-    timeout = _seconds(requested, settings.timeout)
+    most = run.get("max_traces")
+    max_traces = whole_number(requested, "max_traces", 1, most, "pets.") or most
     return VoteOptions(
         spec,
         1 if greedy else max_traces,  # at temperature 0 all traces are one
-        timeout,
+        _seconds(requested, run.serving.timeout),
         whole_number(requested, "rounds", 0, 1000, "pets."),
         flag(requested, "weighted", "pets."),
         bool(fields.get("tools")),

@@ -38,7 +38,7 @@ class GatewayState:
         self.metrics = Metrics(self.submissions, self.ledger, self.drift, recent)
         self.least_traces = max(1, self.driver.allocator.policy.warmup)  # of a vote, where its request allows them
         self.rates = RequestRates()
-        self.questions = Places(self.settings.queue, lambda: self.keys.several)
+        self.questions = Places(self.settings.spec.get("open_questions"), lambda: self.keys.several)
 
     def check_running(self) -> None:
         """Refuse a request with 503 where the gateway is stopping."""
