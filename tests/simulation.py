@@ -8,7 +8,8 @@ memory is gone, nothing is closed, and the next life opens the store that it lef
 The server keeps its own account in a file. Whenever nothing is left to do but to wait, and after every death, these
 laws are checked:
 
-- what is spent and held never exceeds the budget;
+- what is spent and held never exceeds the budget; by windows, tries that came to nothing may, and later windows pay for
+  them before anything else is launched;
 - what each run paid for (traces stored but for those of other runs, what is in flight) is never below what the server
   sampled for it: nothing is free;
 - no seed of a prompt is delivered twice to a run, nor to a run that began when the store held its trace;
@@ -31,7 +32,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -41,6 +42,7 @@ from tests.simulated_time import run_simulated
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
+from pets.core.mixture import ModelMixture
 from pets.core.money import Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
@@ -252,7 +254,7 @@ THIS_RUNS_OWN = {"question": "", "endpoint": 0, "model": 0, "tries": 0, "wasted"
 class RunWorld(World):
     """Runs with a store: ``solve``, also several times over one store, or a stream."""
 
-    totals: list[int | None]  # the budget of each run, in its unit
+    totals: Sequence[int]  # the budget of each run, in its unit
     held: frozenset[Seed] = frozenset()  # what other runs had of the store when the present one was taken up
 
     def check(self) -> None:
@@ -263,16 +265,19 @@ class RunWorld(World):
         hold("what the store held is not asked for again", not again, again=again)
         budget = self.budget()
         if budget is not None:
-            committed, most = budget.spent + budget.reserved, self.most(budget)
-            hold("spent and held keep to the budget", committed <= most, budget=budget)
+            hold("spent and held keep to the budget", self.is_kept(budget), budget=budget)
 
     def budget(self) -> Budget | None:
         """The budget of the run under way."""
         return None
 
-    def most(self, budget: Budget) -> int:
-        """What may be spent and held of a budget."""
-        return _most(budget.total, budget.currency)
+    def is_kept(self, budget: Budget) -> bool:
+        """Whether no more is spent and held than the budget has."""
+        return budget.spent + budget.reserved <= _most(budget.total, budget.currency)
+
+    def total(self, run: RunSummary) -> int:
+        """What a run may spend."""
+        return self.totals[run.id - 1]
 
     def check_rest(self) -> None:
         self.check_store(self.account)
@@ -283,7 +288,7 @@ class RunWorld(World):
     def check_store(self, account: ServerAccount) -> None:
         """The laws that hold of the store at rest, whatever ended the life before."""
         runs, own, reused = {run.id: run for run in self.runs()}, {}, Counter[int]()
-        for run, prompt, trace in self.stored_traces():
+        for run, prompt, _, trace in self.stored_traces():
             if trace.reused_from is None:
                 own[run, prompt, trace.number] = trace
                 continue
@@ -296,12 +301,12 @@ class RunWorld(World):
             hold("a trace that was reused is the one that was paid for", same, trace=trace, origin=origin)
             reused[run] += runs[run].settings.currency.cost(trace)
         for run in runs.values():
-            spent, total, sampled = run.spent, self.totals[run.id - 1], account.sampled[run.id]
+            spent, total, sampled = run.spent, self.total(run), account.sampled[run.id]
             paid = spent - reused[run.id]
             if not run.settings.currency.counts_traces:
                 sampled *= TOKENS + PROMPT_TOKENS
             hold("nothing that was sampled is free", paid >= sampled, run=run.id, paid=paid, sampled=sampled)
-            kept = total is None or spent <= _most(total, run.settings.currency)
+            kept = spent <= _most(total, run.settings.currency)
             hold("the store keeps to the budget", kept, run=run.id, spent=spent, total=total)
 
     def runs(self) -> list[RunSummary]:
@@ -311,13 +316,15 @@ class RunWorld(World):
         with Store.open(self.store) as store:
             return store.runs()
 
-    def stored_traces(self) -> Iterator[tuple[int, str, StoredTrace]]:
-        """The traces of the store, the run of each and what it was asked."""
+    def stored_traces(self) -> Iterator[tuple[int, str, int, StoredTrace]]:
+        """The traces of the store: the run of each, what it was asked, and its turn among the models."""
         for run in self.runs():
             with Store.open(self.store) as store:
                 view = store.view(run.id)
                 prompts = {problem.id: str(problem.prompt.content) for problem in view.problems()}
-                yield from ((run.id, prompts[trace.question], trace) for trace in view.traces())
+                blocks = RunSpec().seeds(1).blocks(view.keys())
+                for trace in view.traces():
+                    yield run.id, prompts[trace.question], blocks.get(trace.question, 0) + trace.number, trace
 
     def check_votes(self, votes: dict[str, dict[str, int]]) -> None:
         """Every question's votes are those of the traces in the store."""
@@ -347,7 +354,7 @@ class BatchWorld(RunWorld):
             "tries": self.tries,
             "keep_going": True,
         }
-        self.calls, self.totals = [(self.problems, first)], [total]
+        self.calls, totals = [(self.problems, first)], [total]
         rng = random.Random(f"{seed} calls")
         for call in range(rng.choice([0, 0, 1, 2, 3])):
             prompts = rng.sample([problem.prompt for problem in self.problems], rng.randint(1, len(self.problems)))
@@ -357,7 +364,8 @@ class BatchWorld(RunWorld):
             total = max(MOST_TOKENS, total * (TOKENS + PROMPT_TOKENS)) if unit else total
             edit = {"policy": rng.choice(policies), "budget": f"{total}{unit}", "concurrency": rng.choice([1, 4, 64])}
             self.calls.append((file, {**first, **edit, "max_tokens": 2 * TOKENS if unit else None}))
-            self.totals.append(total)
+            totals.append(total)
+        self.totals = totals
 
     def budget(self) -> Budget | None:
         return self.engine.allocator.budget if self.engine is not None and self.engine.begun else None
@@ -380,10 +388,14 @@ class BatchWorld(RunWorld):
         self.concurrency = self.calls[self.account.run - 1][1]["concurrency"]
         for server in self.servers.values():
             server.meet_run()
+        mixture = None if not self.models else ModelMixture((1, 2))
         self.held = frozenset(
             (prompt, trace.text.partition(":")[0])
-            for run, prompt, trace in self.stored_traces()
-            if run != self.account.run and trace.error is None
+            for run, prompt, turn, trace in self.stored_traces()
+            if run != self.account.run
+            and trace.error is None
+            # What a model gave in the place of another, which was away, is asked of that one again.
+            and (mixture is None or mixture.model_at(turn, 0) == trace.model)
         )
         try:
             if call is None:
@@ -420,8 +432,8 @@ class StreamWorld(RunWorld):
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(seed, folder)
         windows, mean = self.rng.choice([True, False]), self.rng.randint(4, 6)
-        self.totals = [None if windows else mean * len(self.problems)]
-        budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(self.totals[0] or 0, 8)
+        self.totals = [mean * len(self.problems)]
+        budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(self.totals[0], 8)
         spec = RunSpec.of(concurrency=self.concurrency, tries=self.tries, keep_going=True)
         policy = self.rng.choice([Uniform(), PriceRule(rounds=2)])
         horizon = None if windows else len(self.problems)
@@ -430,8 +442,20 @@ class StreamWorld(RunWorld):
     def budget(self) -> Budget | None:
         return None if self.running is None else self.running.driver.allocator.budget
 
-    def most(self, budget: Budget) -> int:
-        return max(budget.total, self.adopted)
+    def is_kept(self, budget: Budget) -> bool:
+        # With windows, tries that came to nothing are a debt that later windows pay. A life that ends before leaves it
+        # to the next one, which launches nothing until it is paid.
+        paying = budget.window is not None and budget.spent == self.adopted and not budget.reserved
+        return paying or super().is_kept(budget)
+
+    def total(self, run: RunSummary) -> int:
+        if run.settings.window is None:
+            return super().total(run)
+        questions, amount = run.settings.window
+        with Store.open(self.store) as store:
+            view = store.view(run.id)
+            debt = sum(trace.wasted for trace in view.traces(texts=False)) + sum(lost.held - 1 for lost in view.lost())
+        return amount * -(-run.questions // questions) + debt
 
     async def work(self, rng: random.Random) -> bool:
         answered: list[str] = []
@@ -447,7 +471,6 @@ class StreamWorld(RunWorld):
                 yield problem
 
         if runs := self.runs():
-            # With windows, what came to nothing is a debt that later windows pay: an earlier life may have left one.
             self.adopted = runs[-1].spent
             stream = Stream.resume(self.store, "last", lambda spec, record: Sources(self.samplers()), answer)
         else:
