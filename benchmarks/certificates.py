@@ -80,7 +80,9 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
     args = parser.parse_args()
     print(__doc__)
-    config = ReplayConfig(args.repetitions, target="whole" if args.horizon == "pool" else "disjoint", zone=args.zone)
+    config = ReplayConfig(
+        args.repetitions, reference="whole" if args.horizon == "pool" else "disjoint", tolerance=args.zone
+    )
     certified: dict[str, list[Certified]] = {}
     for pool in read_pools([*recorded(args.pools), *pool_files(["starter"])], skip_bad=True):
         dataset = pool.name.partition(".")[0]

@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=10)
     args = parser.parse_args()
     print(__doc__)
-    config = ReplayConfig(repetitions=args.repetitions, zone=ZONE, limit=True)
+    config = ReplayConfig(repetitions=args.repetitions, tolerance=ZONE, attainable=True)
     figures: dict[str, object] = {}
     for pool in read_pools(recorded(args.pools), skip_bad=True):
         start = perf_counter()

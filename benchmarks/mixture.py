@@ -82,7 +82,7 @@ def words(choice: ChosenModels) -> str:
 
 def certificates(dataset: str, pools: Sequence[Pool], repetitions: int) -> dict[str, Any]:
     """Print the calibration of certificates on mixtures beside that of their models alone."""
-    config = ReplayConfig(repetitions, zone=0.0)
+    config = ReplayConfig(repetitions, tolerance=0.0)
     mixed = [mix_pools(pair) for pair in list(combinations(pools, 2))[:MOST_CERTIFIED]]
     mixed += [mix_pools(pools[:2], (2, 1))]
     figures: dict[str, Any] = {}

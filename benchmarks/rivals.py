@@ -95,7 +95,7 @@ def main() -> None:
         return
     pools = [pool for pool in read_pools(files, skip_bad=True) if not pool.name.startswith("crowd")]
     policies = ["uniform", "okg", "okg:prior=1", *RIVALS]
-    results = replay_evenly(pools, policies, args.repetitions, target=args.target)
+    results = replay_evenly(pools, policies, args.repetitions, reference=args.target)
     figures = {"first_1": against_uniform(results), f"at_{args.level}": against_rivals(results, args.level)}
     print(json.dumps({"benchmark": "rivals", "target": args.target, "repetitions": args.repetitions, **figures}))
 

@@ -102,7 +102,7 @@ def main() -> None:
         return
     policies = [OURS, "okg", *RIVALS, *ZONE_RIVALS]
     limit = args.target == "whole"
-    results = replay_evenly(pools, policies, args.repetitions, target=args.target, zone=ZONE, limit=limit)
+    results = replay_evenly(pools, policies, args.repetitions, reference=args.target, tolerance=ZONE, attainable=limit)
     by_zone = [result.by_zone() for result in results]
     figures: dict[str, object] = {
         "published": against(by_zone, RIVALS, args.level, "rivals as published"),

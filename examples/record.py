@@ -21,5 +21,5 @@ with TemporaryDirectory() as folder, running(MockModel(scatter)) as url:
     pool = pets.record(questions, endpoint=url, model="mock", traces=32, output=file)
 
 print(f"{sum(len(question.answers) for question in pool.questions)} traces of {len(pool.questions)} questions")
-plan = pets.fit(pool, mean_budget=8, rounds=1)
+plan = pets.fit(pool, mean_budget=8, policy="price:rounds=1")
 print(f"at 8 traces per question a stream reaches self-consistency {plan.expected:.2f}")

@@ -150,7 +150,7 @@ def test_a_stream_answers_every_question_of_a_list_or_as_it_arrives(questions):
 
 
 def test_a_plan_gives_a_stream_its_mean_budget_unless_another_is_named(tmp_path, recorded):
-    plan = pets.fit(recorded, mean_budget=6, rounds=1)
+    plan = pets.fit(recorded, mean_budget=6, policy="price:rounds=1")
     pets.write_plan(plan, tmp_path / "plan.json")
     questions = asked([f"q{i}" for i in range(8)])
     said = ["A", "B", "A", "C", "D"]
@@ -235,7 +235,10 @@ def rows_of(pool):
 def test_a_pool_is_taken_as_a_file_records_or_a_pool(tmp_path, recorded):
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows_of(recorded)))
-    plans = [pets.fit(pool, 8, rounds=1, answer="text") for pool in (path, str(path), rows_of(recorded), recorded)]
+    plans = [
+        pets.fit(pool, 8, policy="price:rounds=1", answer="text")
+        for pool in (path, str(path), rows_of(recorded), recorded)
+    ]
     assert len({plan.provenance.digest for plan in plans}) == 1
     results = [pets.replay(pool, "uniform", repetitions=1) for pool in (path, [path], rows_of(recorded), [recorded])]
     assert {result[0].questions for result in results} == {24}

@@ -40,7 +40,7 @@ def record(**arguments):
 
 
 def fit(**arguments):
-    return pets.fit(**{"pool": TOY, "rounds": 1} | arguments)
+    return pets.fit(**{"pool": TOY, "policy": "price:rounds=1"} | arguments)
 
 
 def engine(**arguments):

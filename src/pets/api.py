@@ -33,7 +33,7 @@ from pets.errors import InputError
 from pets.lab import ReplayConfig
 from pets.lab import replay as replay_pools
 from pets.plans import Drift, StreamPlan, fit_plan, read_plan
-from pets.plans.plan import MAX_TRACES
+from pets.plans.plan import MAX_TRACES, price_rule
 from pets.pools import Pool, pools_of, read_pool
 from pets.questions import Problem
 from pets.report.replay_results import ReplayResults
@@ -279,28 +279,28 @@ def fit(
     pool: Any,
     mean_budget: float = 16,
     *,
-    rounds: int = 3,
+    policy: str | Policy = COLD_POLICY,
     max_traces: int = MAX_TRACES,
-    zone: float = 0.0,
     answer: str | None = None,
     seed: int = 0,
 ) -> StreamPlan:
     """The plan for a stream of questions like those of ``pool``, at ``mean_budget`` traces each; no gold is needed.
 
     ``pool`` is a file, "starter", a :class:`Pool`, a table or records. Every question gets four traces, and what they
-    show decides how many more, up to ``max_traces`` and in at most ``rounds`` batches of parallel ones. ``zone`` is
-    the lead, as a share of all traces, that another answer needs to matter. ``answer`` is how recorded answers are
-    read: by default the pool's own kind, else as recorded. :func:`write_plan` keeps it for `pets stream` and `serve`.
+    show decides how many more, up to ``max_traces`` and in as many batches of parallel ones as the ``policy`` allows,
+    "price:rounds=3"; its ``zone`` is the lead that another answer needs to matter. ``answer`` is how recorded answers
+    are read: by default the pool's own kind, else as recorded. :func:`write_plan` keeps it for the command line.
 
     >>> records = [{"id": "q1", "answers": ["A"] * 16}, {"id": "q2", "answers": ["A", "B", "B", "C"] * 4}]
-    >>> plan = fit(records, mean_budget=10, rounds=1)
+    >>> plan = fit(records, mean_budget=10, policy="price:rounds=1")
     >>> plan.mean_budget, plan.provenance.traces
     (10.0, 32)
     """
     pools = pools_of(pool)
     if len(pools) > 1:
         raise InputError(f"a plan is fitted to one pool; got {len(pools)}: {', '.join(pool.name for pool in pools)}.")
-    return fit_plan(pools[0], mean_budget, rounds, cap=max_traces, zone=zone, answer=answer, seed=seed)
+    rule = price_rule(policy)
+    return fit_plan(pools[0], mean_budget, rule.rounds, cap=max_traces, zone=rule.zone, answer=answer, seed=seed)
 
 
 @checked

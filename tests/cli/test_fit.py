@@ -6,7 +6,6 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.cli.serve import VotingOptions
 from pets.errors import InputError, PetsError, StateError
 from pets.plans import fit_plan, read_plan, write_plan
 from pets.pools import Pool, PooledQuestion
@@ -26,7 +25,7 @@ def pool(tmp_path):
 
 def test_a_plan_is_written_and_says_where_it_comes_from(pool, tmp_path):
     output = tmp_path / "plan.json"
-    result = pets("fit", pool, "--budget", "8x", "--rounds", 2, "--max-traces", 16, "-o", output)
+    result = pets("fit", pool, "--budget", "8x", "--policy", "price:rounds=2", "--max-traces", 16, "-o", output)
     assert result.exit_code == 0, result.output
     assert not result.stdout
     assert "3 questions with 48 traces" in result.stderr
@@ -35,7 +34,7 @@ def test_a_plan_is_written_and_says_where_it_comes_from(pool, tmp_path):
 
 
 def test_without_a_file_the_plan_goes_to_stdout_and_the_same_seed_gives_the_same_plan(pool):
-    first, again = (pets("fit", pool, "--rounds", 1, "--budget", "6x") for _ in range(2))
+    first, again = (pets("fit", pool, "--policy", "price:rounds=1", "--budget", "6x") for _ in range(2))
     assert first.stdout == again.stdout
     assert json.loads(first.stdout)["format"] == "pets-plan"
 
@@ -49,7 +48,7 @@ def test_without_a_file_the_plan_goes_to_stdout_and_the_same_seed_gives_the_same
     ],
 )
 def test_a_mistake_is_one_line(pool, options, said):
-    result = pets("fit", pool, "--rounds", 1, *options)
+    result = pets("fit", pool, "--policy", "price:rounds=1", *options)
     assert isinstance(result.exception, PetsError)
     assert said in str(result.exception)
     assert "\n" not in str(result.exception)
@@ -63,17 +62,16 @@ def test_a_pool_that_is_not_there_is_one_line(tmp_path):
 
 def test_a_plan_has_the_zone_that_it_was_fitted_for(pool, tmp_path):
     output = tmp_path / "plan.json"
-    assert pets("fit", pool, "--budget", "8x", "--rounds", 2, "--zone", 0.1, "-o", output).exit_code == 0
+    assert pets("fit", pool, "--budget", "8x", "--policy", "price:rounds=2,zone=0.1", "-o", output).exit_code == 0
     assert read_plan(output).policy().zone == 0.1
     assert "zone 0.1" in pets("fit", "--show", output).stdout
-    assert VotingOptions(plan=output).choose(None)[0].zone == 0.1
 
 
 def test_a_file_that_is_no_plan_is_not_written_over(pool, tmp_path):
     output = tmp_path / "runs.db"
     for content in (b"SQLite format 3\x00", b'{"format": "other"}', b"[1]"):
         output.write_bytes(content)
-        result = pets("fit", pool, "--budget", "8x", "--rounds", 1, "-o", output)
+        result = pets("fit", pool, "--budget", "8x", "--policy", "price:rounds=1", "-o", output)
         assert isinstance(result.exception, InputError) and "runs.db" in str(result.exception)
         assert "\n" not in str(result.exception)
         assert output.read_bytes() == content
@@ -83,7 +81,7 @@ def test_a_plan_is_replaced_whatever_its_version_and_an_empty_file_is_filled(poo
     output = tmp_path / "plan.json"
     for content in ("", '{"format": "pets-plan", "version": 99}'):
         output.write_text(content)
-        assert pets("fit", pool, "--budget", "8x", "--rounds", 1, "-o", output).exit_code == 0
+        assert pets("fit", pool, "--budget", "8x", "--policy", "price:rounds=1", "-o", output).exit_code == 0
         assert read_plan(output).mean_budget == 8
 
 

@@ -114,7 +114,7 @@ def test_certificates_are_checked_when_asked_for(folder):
 
 
 def test_plots_of_disjoint_halves_have_no_certificates(folder):
-    few = ("--policy", "okg", "--repetitions", "1", "--workers", "1", "--target", "disjoint")
+    few = ("--policy", "okg", "--repetitions", "1", "--workers", "1", "--reference", "disjoint")
     result = run(folder / "toy.model.jsonl", *few, "--plots", folder / "plots")
     assert result.exit_code == 0
     assert sorted(path.name for path in (folder / "plots").iterdir()) == [
@@ -123,7 +123,7 @@ def test_plots_of_disjoint_halves_have_no_certificates(folder):
 
 
 def test_the_attainable_limit_stands_in_the_table_or_why_not(folder):
-    disjoint = run(folder / "toy.model.jsonl", *POLICIES, *FEW, "--target", "disjoint")
+    disjoint = run(folder / "toy.model.jsonl", *POLICIES, *FEW, "--reference", "disjoint")
     assert "No attainable limit is given: it is known for the unweighted vote of the whole pool" in disjoint.stdout
     rng = np.random.default_rng(1)
     crowd = [

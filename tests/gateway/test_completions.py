@@ -124,7 +124,7 @@ def test_a_used_up_budget_is_a_rate_limit_error():
 
 
 def test_a_used_up_budget_may_fall_back_to_one_trace():
-    settings = Settings.of(policy="online_grid", answer="choice", exhausted="single")
+    settings = Settings.of(policy="online_grid", answer="choice", over_budget="single")
     with run_gateway(total=0, settings=settings) as gateway:
         about = gateway.ask("torn").json()["pets"]
         assert about["stopped"] == "fallback" and about["traces"] == 1 and gateway.ledger.total.spent == 0
@@ -364,7 +364,7 @@ def test_a_hundred_at_once_on_a_key_of_forty_get_an_answer_or_a_429(tmp_path):
 
 def test_losing_the_race_for_the_budget_falls_back_to_one_trace_where_that_is_served():
     async def work():
-        settings = Settings.of(policy="online_grid", answer="choice", exhausted="single")
+        settings = Settings.of(policy="online_grid", answer="choice", over_budget="single")
         state = build_scripted(ScriptedSampler(seconds=1.0), settings=settings, total=20)
         statuses, responses = await ask_all(state, 30)
         return statuses, [response.json()["pets"]["stopped"] for response in responses], state.ledger.total.spent
@@ -544,7 +544,7 @@ def test_no_kind_of_request_has_more_in_flight_or_open_than_is_allowed(kinds, op
         for name, budget in (("alice", None), ("poor", 0))
     }
     settings = Settings.of(
-        policy="online_grid", answer="choice", concurrency=2, open_questions=open_questions, exhausted="single"
+        policy="online_grid", answer="choice", concurrency=2, open_questions=open_questions, over_budget="single"
     )
 
     async def work():

@@ -44,7 +44,7 @@ def test_gaps_of_one_bin_cancel_and_of_two_do_not():
 
 
 def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
-    read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, zone=0.0)
+    read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, tolerance=0.0)
     certified = certify(pool, ["okg", "uniform"], (2.0, 4.0), config)
     assert [(group.policy, group.budget) for group in certified] == [
         ("okg", 2),
@@ -77,7 +77,7 @@ def test_certificates_of_the_models_own_questions_are_calibrated(build):
 
 
 def test_the_zones_certificates_are_held_against_good_verdicts(pool):
-    read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, zone=0.2)
+    read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, tolerance=0.2)
     plain, zone = certify(pool, ["uniform"], (4.0,), config)
     assert (plain.zone, zone.zone) == (0.0, 0.2)
     draws = [draw_traces(read, config, repetition) for repetition in range(2)]
@@ -87,8 +87,8 @@ def test_the_zones_certificates_are_held_against_good_verdicts(pool):
 
 def test_with_disjoint_halves_certificates_are_for_infinity(build):
     pool = build(questions=60, traces=60, nulls=0.0)
-    (whole,) = certify(pool, ["uniform"], (4.0,), ReplayConfig(1, size=30, zone=0.0))
-    (forever,) = certify(pool, ["uniform"], (4.0,), ReplayConfig(1, size=30, zone=0.0, target="disjoint"))
+    (whole,) = certify(pool, ["uniform"], (4.0,), ReplayConfig(1, size=30, tolerance=0.0))
+    (forever,) = certify(pool, ["uniform"], (4.0,), ReplayConfig(1, size=30, tolerance=0.0, reference="disjoint"))
     assert forever.certificate.mean() < whole.certificate.mean()  # a vote that shares no trace is further away
 
 

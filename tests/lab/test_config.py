@@ -9,10 +9,10 @@ from pets.lab import ReplayConfig
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"repetitions": 0}, "repetitions >= 1"),
-        ({"seed": -1}, "seed >= 0"),
-        ({"target": "half"}, "whole or disjoint"),
-        ({"train": 0}, "at least 1 training question"),
+        ({"repetitions": 0}, "repetitions is at least 1; got 0"),
+        ({"seed": -1}, "seed is at least 0; got -1"),
+        ({"reference": "half"}, "whole or disjoint"),
+        ({"train": 0}, "train is at least 1; got 0"),
         ({"budgets": ()}, "1 trace or more"),
         ({"certified": (8.0,), "weighted": True}, "certificates are checked"),
     ],

@@ -31,7 +31,7 @@ def prefix(draw, row, n):
 
 @pytest.mark.parametrize("target", ["whole", "disjoint"])
 def test_tables_equal_brute_force(pool, target):
-    config = ReplayConfig(size=10, target=target)
+    config = ReplayConfig(size=10, reference=target)
     draw = draw_traces(read_answers(pool), config, 3)
     rng = np.random.default_rng(config.seeds("toy", 3))
     for row, question in enumerate(draw.pool.questions):
@@ -47,20 +47,20 @@ def test_tables_equal_brute_force(pool, target):
 
 
 def test_halves_do_not_meet(build):
-    draw = draw_traces(read_answers(build(traces=9)), ReplayConfig(target="disjoint"), 0)
+    draw = draw_traces(read_answers(build(traces=9)), ReplayConfig(reference="disjoint"), 0)
     assert draw.size == 4 and all(
         set(path) & set(rest) == set() for path, rest in zip(draw.paths, draw.spare, strict=True)
     )
 
 
 def test_what_is_spare_is_neither_drawn_nor_the_target(build):
-    config = ReplayConfig(size=5, target="disjoint")
+    config = ReplayConfig(size=5, reference="disjoint")
     draw = draw_traces(read_answers(build(traces=24)), config, 0)
     rng = np.random.default_rng(config.seeds("toy", 0))
     for spare in draw.spare:
         order = rng.permutation(24).tolist()
         assert sorted(spare.tolist()) == sorted(order[5:12] + order[17:])
-    halves = draw_traces(read_answers(build(traces=24)), ReplayConfig(target="disjoint"), 0)
+    halves = draw_traces(read_answers(build(traces=24)), ReplayConfig(reference="disjoint"), 0)
     assert all(spare.size == 0 for spare in halves.spare)  # the other half is the target: nobody may rank by it
 
 
@@ -76,7 +76,7 @@ def test_every_question_gives_what_the_shortest_has(build):
     mixed = type(long)("mixed", long.questions[:3] + short.questions[3:])
     assert size_of(read_answers(mixed), ReplayConfig()) == 7 and size_of(read_answers(mixed), ReplayConfig(size=5)) == 5
     with pytest.raises(InputError, match="no disjoint halves"):
-        size_of(read_answers(build(traces=1)), ReplayConfig(target="disjoint"))
+        size_of(read_answers(build(traces=1)), ReplayConfig(reference="disjoint"))
 
 
 def test_questions_without_a_vote_never_agree(build):
@@ -180,7 +180,9 @@ def test_good_verdicts_by_hand():
 @pytest.mark.parametrize("target", ["whole", "disjoint"])
 def test_what_agrees_is_good_and_zone_0_is_agreement(build, target):
     pool = read_answers(build(questions=20, traces=40))
-    strict, zone, wide = (draw_traces(pool, ReplayConfig(target=target, zone=z), 2).outcomes for z in (0, 0.2, 0.99))
+    strict, zone, wide = (
+        draw_traces(pool, ReplayConfig(reference=target, tolerance=z), 2).outcomes for z in (0, 0.2, 0.99)
+    )
     assert np.array_equal(strict.good, strict.agree) and np.array_equal(strict.agree, zone.agree)
     assert (zone.good >= zone.agree).all() and (wide.good >= zone.good).all() and zone.good.sum() > zone.agree.sum()
 
@@ -192,7 +194,7 @@ def test_draws_of_a_mixture_keep_the_turns_and_take_every_trace_of_a_model_alike
     pool = read_answers(mix_pools(pools, (2, 1)))
     firsts = set()
     for repetition in range(60):
-        draw = draw_traces(pool, ReplayConfig(target=target), repetition)
+        draw = draw_traces(pool, ReplayConfig(reference=target), repetition)
         for row, question in enumerate(pool.questions):
             labels = prefix(draw, row, draw.size)
             assert [label[0] for label in labels] == ["ab"[model] for model in question.models[: draw.size]]

@@ -66,7 +66,7 @@ def test_all_policies_see_the_same_draws(pool):
 
 def test_the_whole_target_is_met_in_the_end_and_the_disjoint_one_is_bounded(pool):
     (whole,) = replay([pool], ["okg"], repetitions=5, size=12)
-    (disjoint,) = replay([pool], ["okg"], repetitions=5, size=12, target="disjoint")
+    (disjoint,) = replay([pool], ["okg"], repetitions=5, size=12, reference="disjoint")
     assert (whole.result("okg").consistency[:, -1] == whole.ceiling).all() and whole.ceiling.min() == 1.0
     assert (disjoint.result("okg").consistency[:, -1] == disjoint.ceiling).all() and disjoint.ceiling.mean() < 1.0
 
@@ -108,7 +108,7 @@ def test_a_policys_own_verdict_is_what_is_scored():
     assert own.spent.tolist() == [[5]] * 3 and own.accuracy.tolist() == [[1.0]] * 3  # the two sure ones say B
     assert own.consistency.max() == 0.0 and own.zone_consistency.max() == 0.0  # the vote says A, by three to two
     assert vote.consistency[:, -1].min() == 1.0 and vote.accuracy[:, -1].max() == 0.0
-    near = replay([pool], [spec], repetitions=1, zone=0.2)[0].results[0]
+    near = replay([pool], [spec], repetitions=1, tolerance=0.2)[0].results[0]
     assert near.consistency.max() == 0.0 and near.zone_consistency.min() == 1.0
 
 
@@ -133,7 +133,7 @@ def test_mistakes_are_told_before_anything_runs(build):
     with pytest.raises(InputError, match="8 questions are too few for 10"):
         replay([build(questions=8)], ["price"])
     with pytest.raises(InputError, match="whole or disjoint"):
-        ReplayConfig(target="half")
+        ReplayConfig(reference="half")
 
 
 def test_a_cap_in_a_spec_bounds_what_is_spent(pool):

@@ -52,8 +52,8 @@ def test_the_limit_and_each_policys_multiple_of_it(build):
 @pytest.mark.parametrize(
     ("nulls", "settings", "why"),
     [
-        (0.0, {"target": "disjoint"}, "unweighted vote of the whole pool"),
-        (0.0, {"size": 70}, "ask for it with --limit"),
+        (0.0, {"reference": "disjoint"}, "unweighted vote of the whole pool"),
+        (0.0, {"size": 70}, "ask for it with --attainable"),
     ],
 )
 def test_where_there_is_no_limit_it_is_said_why(build, nulls, settings, why):
@@ -64,7 +64,9 @@ def test_where_there_is_no_limit_it_is_said_why(build, nulls, settings, why):
 
 def test_rows_of_certificates_are_calibrated_over_all_budgets_and_pools(build):
     pools = [build("one"), build("two", seed=1)]
-    results = replay(pools, ["uniform", "okg", "asc"], repetitions=2, size=16, certified=(2.0, 4.0, 99.0), zone=0.2)
+    results = replay(
+        pools, ["uniform", "okg", "asc"], repetitions=2, size=16, certified=(2.0, 4.0, 99.0), tolerance=0.2
+    )
     alone = [group for result in results for group in result.result("okg").certified]
     plain, zone = ([group for group in alone if group.zone == width] for width in (0.0, 0.2))
     table = rows(results)

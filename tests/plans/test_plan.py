@@ -17,7 +17,7 @@ from pets.core.policy import Training, View
 from pets.core.tally import Tally
 from pets.errors import InputError, StateError
 from pets.plans import fit_plan, plan_text, read_plan, write_plan
-from pets.plans.plan import from_plain, to_plain
+from pets.plans.plan import from_plain, price_rule, to_plain
 from pets.policies.price import PriceRule
 from pets.pools import Pool, PooledQuestion
 from pets.types import Question, Trace
@@ -222,3 +222,9 @@ def test_a_question_too_short_for_a_pattern_is_refused():
 def test_a_pool_without_any_vote_is_refused():
     with pytest.raises(InputError, match="no trace gave an answer"):
         fit_plan(Pool("mute", (PooledQuestion("q", (None,) * 8),)), 8)
+
+
+@pytest.mark.parametrize("policy", ["okg", "price:prior=1", "price:rounds=2,use_up=true"])
+def test_a_policy_of_which_a_plan_would_drop_a_part_is_refused(policy):
+    with pytest.raises(InputError, match=f"fitted for price:rounds=N,zone=X, .*got {policy}"):
+        price_rule(policy)

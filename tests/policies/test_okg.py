@@ -145,9 +145,3 @@ def test_the_default_okg_s_long_run_shares_follow_one_over_kl(theta):
     kl = theta * np.log(2 * theta) + (1 - theta) * np.log(2 * (1 - theta))
     limit = 1 / kl / (1 / kl).sum()
     np.testing.assert_allclose(long_run_shares(OKG(), theta, 1e6), limit, rtol=0.05)
-
-
-def test_policies_that_know_no_zone_say_so():
-    assert OKG().with_zone(0.1) == OKG(zone=0.1)
-    with pytest.raises(InputError, match="uniform knows no indifference zone"):
-        Uniform().with_zone(0.1)

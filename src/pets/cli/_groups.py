@@ -248,13 +248,6 @@ def _help_all(rare: int) -> click.Option:
     return click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help=words)
 
 
-def matching_options(settings: Any, *groups: Any) -> dict[str, Any]:
-    """The options that have the name of a field of that dataclass: name to value, of two groups the last one's."""
-    names = {field.name for field in fields(settings)}
-    values = {field.name: getattr(group, field.name) for group in groups for field in fields(group)}
-    return {name: value for name, value in values.items() if name in names}
-
-
 def named_options() -> dict[str, str]:
     """The options that the user named on the command line: field name to flag, ``--no-texts`` too."""
     context = click.get_current_context()

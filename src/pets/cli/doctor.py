@@ -31,6 +31,7 @@ from pets.samplers import Sampler, Sampling
 
 FAULTY = 1  # the exit code
 LIMIT_STEP = 500  # tokens
+LIVE_QUESTIONS = 3  # that are asked, one trace each
 MARKS = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
 
 
@@ -38,7 +39,6 @@ MARKS = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
 class DoctorOptions:
     """What is tried, and for which budget."""
 
-    traces: int = option("How many questions are asked live, one trace each.", 3, at_least=0)
     format: Format | None = FORMAT
     trust: bool = option(
         "Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
@@ -63,8 +63,8 @@ def doctor(
     pets doctor mine.jsonl --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B --budget 5usd
     pets doctor                                                 the local model
 
-    Of QUESTIONS a few are asked live: what was read from each, how long it was, and what the budget would buy. What
-    that may cost is said before. Exit code 1 means that a run would fail or answer nothing.
+    Of QUESTIONS three are asked live, fewer with --first: what was read from each, how long it was, and what the
+    budget would buy. What that may cost is said before. Exit code 1 means that a run would fail or answer nothing.
     """
     if examination.trust:
         _trust(click.get_current_context().find_object(ConfigFile))
@@ -73,7 +73,7 @@ def doctor(
     price, shares = model.priced(run.said.get("price", ()))
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     spec = run_spec(run, model, own, price=price, models=())
-    problems = _chosen(question_set, examination.traces)
+    problems = _chosen(question_set, LIVE_QUESTIONS)
     served = _served_models(model)
     prices = {share.name: share.price for share in shares}
     say(_announcement(spec, served, prices, problems))

@@ -13,13 +13,12 @@ from pets.cli._groups import option, option_group, refuse_others, verb
 from pets.cli._output import check_output, make_table, print_table, table_console
 from pets.cli._pools import PoolOptions
 from pets.cli._terminal import echo, echo_drawing, say
-from pets.cli.options import ZONE
 from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
 from pets.engine.budget import Amount
 from pets.errors import InputError
 from pets.plans import StreamPlan, fit_plan, plan_text, read_plan, write_plan
-from pets.plans.plan import is_plan_file
+from pets.plans.plan import is_plan_file, price_rule
 from pets.pools import pool_files
 
 PIPE_WIDTH = 100  # columns where stdout is no terminal
@@ -33,8 +32,11 @@ class FitPlanOptions:
 
     budget: str = option("How many traces per question the stream may spend on average.", "16x", metavar="Nx")
     max_traces: int = option("How many traces a question gets at most.", 64, at_least=4)
-    rounds: int = option("In how many parallel batches a question may be sampled; 0 sets no limit.", 3, at_least=0)
-    zone: float = ZONE
+    policy: str = option(
+        "The rule that buys traces: in how many parallel batches a question may be sampled, price:rounds=0 without "
+        "limit, and what lead another answer needs to matter, as a share of all traces: price:rounds=3,zone=0.1.",
+        "price:rounds=3",
+    )
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 
     @property
@@ -59,12 +61,12 @@ def fit(
     --answer reads the texts of a pool that holds no answers yet.
 
     \b
-    pets fit mine.jsonl --budget 16x --rounds 3 -o plan.json
+    pets fit mine.jsonl --budget 16x --policy price:rounds=3 -o plan.json
     pets fit --show plan.json
     pets stream --plan plan.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-8B < questions.jsonl
 
     Every question of a stream gets four traces; what they show and what is left of the budget decide how many more, in
-    at most --rounds batches of parallel traces. The plan is readable JSON.
+    as many batches of parallel traces as its policy allows. The plan is readable JSON.
     """
     if show is not None:
         refuse_others({"show"}, "--show draws a plan as it is")
@@ -78,7 +80,8 @@ def fit(
     _check_replaces_plan(output)
     (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
     labelled = reading.label(reading.read(path), min_traces=K0)
-    plan = fit_plan(labelled, goal.mean_budget, goal.rounds, cap=goal.max_traces, zone=goal.zone, seed=goal.seed)
+    rule = price_rule(goal.policy)
+    plan = fit_plan(labelled, goal.mean_budget, rule.rounds, cap=goal.max_traces, zone=rule.zone, seed=goal.seed)
     if output is None:
         echo(*plan_text(plan).rstrip("\n").split("\n"))
         return

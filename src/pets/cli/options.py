@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pets.arguments import Interval
 from pets.cli._groups import SpecOptions, option, option_group
 from pets.engine import RunSpec, TokenPrice
 from pets.engine.models import (
@@ -27,11 +26,6 @@ from pets.samplers import Sampler, Sampling
 from pets.store.database import DEFAULT_STORE
 
 SERVER_CONCURRENCY, LOCAL_CONCURRENCY = 64, 16  # traces in flight
-ZONE: Any = option(
-    "The lead, as a share of all traces, that another answer needs to matter, such as 0.1; 0 settles every tie.",
-    0.0,
-    within=Interval(0, 1, open=")"),
-)
 KEY_ENV: Any = option(
     "The environment variable that holds the servers' key; give it again for one per --endpoint, in their order, or "
     "as MODEL=NAME for one of several models.",

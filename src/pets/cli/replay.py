@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from pets.arguments import Interval
-from pets.cli._groups import matching_options, option, option_group, verb
+from pets.cli._groups import option, option_group, verb
 from pets.cli._output import (
     FORMAT,
     Format,
@@ -23,12 +22,10 @@ from pets.cli._pools import MixedPools, PoolOptions
 from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._terminal import say
 from pets.cluster import RayCluster
-from pets.confidence import Kind
 from pets.errors import InputError
 from pets.lab import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
 from pets.lab import replay as run
 from pets.lab.calibration import CERTIFIED_AT
-from pets.lab.config import Target
 from pets.lab.mixture import SIZES, choose_and_score, mixture_lab, shares_of, usual_mixtures
 from pets.pools import Pool
 from pets.registry import typed_policy
@@ -61,44 +58,10 @@ WORTH_SAYING_S = 20.0
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@option_group("Policies")
-class ContenderOptions:
-    """Which policies are compared, and by which votes."""
+@option_group("Protocol")
+class WorkerOptions:
+    """Who replays."""
 
-    policies: tuple[str, ...] = option(
-        'A policy such as "okg:prior=1" or python:MODULE:CLASS; give it again for more. Without any, all that the '
-        "pools allow.",
-        (),
-        flags=("--policy",),
-    )
-    weighted: bool = option("Weigh votes by confidence and keep the top 70 % of them.", False)
-    confidence: Kind | None = option("Which recorded confidence weighs votes; the pool's own if not given.")
-    train: int | None = option("How many questions train the online policies; 30, or 10 in a small pool.", at_least=1)
-
-
-@option_group("Draws")
-class DrawOptions:
-    """How traces are drawn from the pools."""
-
-    repetitions: int = option("How many random draws are averaged.", 30, at_least=1)
-    pool_size: int = option("How many traces are drawn per question.", 64, at_least=1)
-    min_traces: int | None = option(
-        "Leave out questions with fewer traces; if not given, a pool is as long as its shortest question, a few "
-        "stragglers left out.",
-        at_least=1,
-    )
-    target: Target = option(
-        "What self-consistency is agreement with: the vote of the traces drawn, or of others that the policy cannot "
-        "draw.",
-        "whole",
-    )
-    zone: float = option(
-        "What another answer may lead a verdict by, as a share of the target's votes, for the verdict to be good.",
-        0.1,
-        within=Interval(0, 1, open=")"),
-    )
-    limit: bool = option("Compute the attainable limit for four answers, too: half a minute per pool.", False)
-    seed: int = option("The same seed gives the same table.", 0, at_least=0)
     workers: str | None = option(
         "How many processes replay; one per core if not given. With ray, or ray:ADDRESS, those of a Ray cluster. "
         f"{CLUSTER_HELP}",
@@ -136,10 +99,16 @@ class ResultOptions:
 @click.argument("paths", nargs=-1, required=True, metavar="POOL...", type=click.Path(path_type=Path))
 def replay(
     paths: tuple[Path, ...],
-    contenders: ContenderOptions,
-    draws: DrawOptions,
+    protocol: ReplayConfig,
+    workers: WorkerOptions,
     reading: PoolOptions,
     result: ResultOptions,
+    policies: tuple[str, ...] = option(
+        'A policy such as "okg:prior=1" or python:MODULE:CLASS; give it again for more. Without any, all that the '
+        "pools allow.",
+        (),
+        flags=("--policy",),
+    ),
 ) -> None:
     """Compare policies on recorded answers; a folder stands for every pool in it, a.jsonl=2+b.jsonl for a mixture.
 
@@ -148,31 +117,33 @@ def replay(
     pets replay a.jsonl+b.jsonl                two models' answers to the same questions, by turns
 
     Each repetition draws traces of every question at random; all policies see the same. Self-consistency is agreement
-    with the vote of all of them, or of others with --target disjoint. Offline policies are followed trace by trace,
+    with the vote of all of them, or of others with --reference disjoint. Offline policies are followed trace by trace,
     those with waves (okg:waves=4) run at mean budgets, stopping rules over their thresholds, online policies over mean
     budgets on questions that did not train them.
     """
     check_rows_output(result.output, *paths)
     if result.plots is not None:
         charts_library()
-    protocol = _protocol(contenders, draws, result)
+    plain = protocol.reference == "whole" and not protocol.weighted  # what certificates can be checked against
+    if result.certificates or (result.plots is not None and plain):
+        protocol = replace(protocol, certified=CERTIFIED_AT)
     pools, mixtures = reading.read_mixtures(paths)
-    specs = [*map(typed_policy, contenders.policies)] or _default_policies(pools, protocol)
-    cluster = draws.cluster
+    specs = [*map(typed_policy, policies)] or _default_policies(pools, protocol)
+    cluster = workers.cluster
     if cluster is None:
-        _print_time(pools, len(specs), protocol, draws.processes)
+        _print_time(pools, len(specs), protocol, workers.processes)
     with progress_bar() as progress:
         results = run(
             pools,
             specs,
             config=protocol,
             answer=reading.answer,
-            workers=1 if cluster is not None else draws.processes,
+            workers=1 if cluster is not None else workers.processes,
             cluster=cluster,
             progress=progress,
         )
     for pool, result_of_pool in zip(pools, results, strict=True):
-        _print_notes(result_of_pool, pool, draws.pool_size)
+        _print_notes(result_of_pool, pool, protocol.size)
     files = "\n".join(map(str, paths))
     table = [replace(row, files=files) for row in rows(results)]
 
@@ -198,13 +169,6 @@ def _print_time(pools: Sequence[Pool], policies: int, protocol: ReplayConfig, wo
         say(f"{work}: about {max(1, round(seconds / 60))} min.")
 
 
-def _protocol(contenders: ContenderOptions, draws: DrawOptions, result: ResultOptions) -> ReplayConfig:
-    plain = draws.target == "whole" and not contenders.weighted  # what certificates can be checked against
-    certified = CERTIFIED_AT if result.certificates or (result.plots is not None and plain) else ()
-    values = matching_options(ReplayConfig, contenders, draws)
-    return ReplayConfig(**values, size=draws.pool_size, certified=certified)
-
-
 def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[str, ...]:
     """Every policy that these pools allow."""
     if protocol.weighted:
@@ -224,7 +188,7 @@ def _print_notes(result: PoolResult, pool: Pool, pool_size: int) -> None:
     if result.size < pool_size:
         uneven = len({len(question.answers) for question in pool.questions}) > 1
         hint = " (--min-traces leaves short ones out)" if uneven else ""
-        halves = result.config.target == "disjoint"
+        halves = result.config.reference == "disjoint"
         why = "its halves have no more" if halves else f"its shortest question has no more{hint}"
         say(f"{result.pool}: {result.size} traces per question, {why}.")
 

@@ -29,7 +29,7 @@ class RecordingOptions:
 
     output: Path = option("The .jsonl file to record to.", flags=("-o", "--output"), required=True)
     traces: int = option("How many traces per question are recorded.", 64, at_least=1)
-    part: str = option("Record every K-th question from the I-th on, so that K machines share the work.", "1/1",
+    shard: str = option("Record every K-th question from the I-th on, so that K machines share the work.", "1/1",
                        metavar="I/K")  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def sample(
     problems = question_set.problems
     if (answer := run.said.get("answer")) is not None:
         problems = tuple(replace(problem, answer_type=answer) for problem in problems)
-    part = _part(goal.part)
+    part = _part(goal.shard)
     drawn = replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)
     spec = run_spec(run, model, drawn, concurrency=None, answer=None)
     samplers = model.samplers(local, spec)
@@ -93,7 +93,7 @@ def _print_summary(summary: RecordingSummary, traces: int, *, texts: bool) -> No
 def _part(text: str) -> tuple[int, int]:
     i, slash, k = text.partition("/")
     if not (slash and i.isdecimal() and k.isdecimal()):
-        raise click.UsageError(f"--part is I/K, such as 1/4; got {text!r}.")
+        raise click.UsageError(f"--shard is I/K, such as 1/4; got {text!r}.")
     return int(i), int(k)
 
 

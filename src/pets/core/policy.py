@@ -121,10 +121,6 @@ class Policy:
         """What the policy in force holds of the model: the prior of certificates. Equal shares where it learns none."""
         return LearnedPrior()
 
-    def with_zone(self, zone: float) -> Self:
-        """The same policy with an indifference zone, for those that know one."""
-        return self._with("zone", zone, "indifference zone; leave it out, or choose okg, price, asc or boinf.")
-
     def with_waves(self, waves: int) -> Self:
         """The same policy with the budget spent in at most so many waves, for those that can plan them."""
         return self._with("waves", waves, "waves; leave them out, or choose okg.")

@@ -93,7 +93,7 @@ class Voting:
 
     def _give_way(self, account: RequestAccount, amount: int) -> None:
         """The budget does not pay for a vote: one trace without it, or a 429."""
-        if self._state.settings.exhausted == "refuse" or account.kind == "fallback":
+        if self._state.settings.over_budget == "refuse" or account.kind == "fallback":
             raise self._state.ledger.refusal(account.key, amount) from None
         account.kind = "fallback"
 

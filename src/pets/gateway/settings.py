@@ -31,9 +31,7 @@ class Limits:
     )
     messages: int = 4096
     max_tokens: int = setting(32_768, "How many tokens per trace a request may ask for.", within=Interval(1))
-    n: int = setting(
-        16, "How many choices a plain request may ask for.", flags=("--max-n",), within=Interval(1), rare=True
-    )
+    n: int = 16
     body_seconds: float = 30.0
 
     def __post_init__(self) -> None:
@@ -54,7 +52,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     prefix: str = "pets/"
     keepalive: float = setting(5.0, within=Interval(0, open="()"))
-    exhausted: Literal["refuse", "single"] = setting(
+    over_budget: Literal["refuse", "single"] = setting(
         "refuse", "What a request that the budget does not pay for gets: 429, or one trace without a vote."
     )
     passthrough: bool = setting(True, "Serve plain models too, as they are.", rare=True)
@@ -99,7 +97,7 @@ class Settings:
     def of(cls, **options: Any) -> Self:
         """The settings that keywords say: fields of the settings, or of their spec.
 
-        >>> Settings.of(answer="number", exhausted="single").spec.reading.answer
+        >>> Settings.of(answer="number", over_budget="single").spec.reading.answer
         'number'
         """
         own = {spec.name: options.pop(spec.name) for spec in fields(cls) if spec.name in options}

@@ -146,11 +146,11 @@ def _null(groups: Sequence[Certified], bin_of: Sizes, sums: NDArray[Any], *, sha
 
 def moment(draw: Draw, sizes: Sizes, config: ReplayConfig) -> Floats:
     """Certificate, leader's share, right or not; the zone's certificate, good or not: of every question, (5, N)."""
-    horizon = draw.size if config.target == "whole" else None
+    horizon = draw.size if config.reference == "whole" else None
     tallies = [tally_after(draw, row, size) for row, size in enumerate(sizes.tolist())]
     prior = fit_prior(Counter(tallies))
     certificates, zone_certificates = (
-        [certificate(tally, prior, horizon, zone=zone) for tally in tallies] for zone in (0.0, config.zone)
+        [certificate(tally, prior, horizon, zone=zone) for tally in tallies] for zone in (0.0, config.tolerance)
     )
     shares = [tally.counts[0] / tally.votes if tally.counts else 0.0 for tally in tallies]
     agree, good = (table[np.arange(len(sizes)), sizes] for table in (draw.outcomes.agree, draw.outcomes.good))

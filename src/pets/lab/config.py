@@ -1,13 +1,14 @@
 """The settings of a replay in one plain object, the same for every worker."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, get_args
 from zlib import crc32
 
-from pets.arguments import check_fields
+from pets.arguments import Interval, check_fields, setting
+from pets.confidence import Kind
 from pets.errors import InputError
 
-Target = Literal["whole", "disjoint"]
+Reference = Literal["whole", "disjoint"]
 
 BUDGETS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0)
 """Mean traces per question at which online policies run; those over the size or under a warm-up are left out."""
@@ -17,46 +18,53 @@ BUDGETS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.
 class ReplayConfig:
     """The paper's protocol: ``size`` traces of each question drawn at random, ``repetitions`` times.
 
-    ``target`` "whole" is the vote of the traces drawn; "disjoint" splits a question's traces in two halves of at most
-    ``size`` each: the policy draws from one, the target is the vote of the other. ``train`` is the number of
-    training questions of online policies: ``None`` is the paper's, 30 of 100 or more questions and 10 of fewer.
-    ``zone`` is what another answer may lead a verdict by, as a share of the target's votes, for the verdict to be good
-    (0: a good verdict is the target). ``confidence`` is the kind that weighs votes (mean, tail, lowest, bottom); by
-    default the pool's own. ``limit`` asks for the attainable limit where it takes half a minute per pool.
+    ``reference`` "whole" is the vote of the traces drawn; "disjoint" splits a question's traces in two halves of at
+    most ``size`` each: the policy draws from one, the reference is the vote of the other. ``train`` is by default the
+    paper's, 30 of 100 or more questions and 10 of fewer. With a ``tolerance`` of 0 a good verdict is the reference.
     ``certified`` are mean budgets at which certificates of offline policies are checked.
-    ``min_traces`` leaves out questions with fewer traces; ``None`` leaves out stragglers alone.
 
     >>> ReplayConfig(size=64).train_of(198), ReplayConfig().train_of(30)
     (30, 10)
     """
 
-    repetitions: int = 30
-    size: int = 64
-    target: Target = "whole"
-    weighted: bool = False
-    train: int | None = None
+    title: ClassVar = "Protocol"
+
+    repetitions: int = setting(30, "How many random draws are averaged.", within=Interval(1))
+    size: int = setting(64, "How many traces are drawn per question.", flags=("--pool-size",), within=Interval(1))
+    reference: Reference = setting(
+        "whole",
+        "What self-consistency is agreement with: the vote of the traces drawn, or of others that the policy cannot "
+        "draw.",
+    )
+    weighted: bool = setting(False, "Weigh votes by confidence and keep the top 70 % of them.")
+    train: int | None = setting(
+        None, "How many questions train the online policies; 30, or 10 in a small pool.", within=Interval(1)
+    )
     budgets: tuple[float, ...] = BUDGETS
     certified: tuple[float, ...] = ()
-    zone: float = 0.1
-    confidence: str | None = None
-    limit: bool = False
-    seed: int = 0
-    min_traces: int | None = None
+    tolerance: float = setting(
+        0.1,
+        "What another answer may lead a verdict by, as a share of the reference's votes, for the verdict to be good.",
+        within=Interval(0, 1, open=")"),
+    )
+    confidence: Kind | None = setting(None, "Which recorded confidence weighs votes; the pool's own if not given.")
+    attainable: bool = setting(False, "Compute the attainable limit for four answers, too: half a minute per pool.")
+    seed: int = setting(0, "The same seed gives the same table.", within=Interval(0))
+    min_traces: int | None = setting(
+        None,
+        "Leave out questions with fewer traces; if not given, a pool is as long as its shortest question, a few "
+        "stragglers left out.",
+        within=Interval(1),
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.budgets, list):
             object.__setattr__(self, "budgets", tuple(self.budgets))
         check_fields(self)
-        if min(self.repetitions, self.size) < 1 or self.seed < 0:
-            raise InputError(f"a replay needs repetitions >= 1, size >= 1 and seed >= 0; got {self}.")
-        if self.target not in ("whole", "disjoint"):
-            raise InputError(f"the target is whole or disjoint; got {self.target!r}.")
-        if self.train is not None and self.train < 1:
-            raise InputError(f"online policies need at least 1 training question; got train={self.train}.")
+        if self.reference not in get_args(Reference):
+            raise InputError(f"the reference is whole or disjoint; got {self.reference!r}.")
         if not self.budgets or min(self.budgets) < 1:
             raise InputError(f"mean budgets are 1 trace or more; got {self.budgets}.")
-        if not 0.0 <= self.zone < 1.0:
-            raise InputError(f"the zone is a share, 0 <= zone < 1; got {self.zone}.")
         if self.certified and self.weighted:
             raise InputError("certificates are checked against the majority vote; drop the weights.")
 

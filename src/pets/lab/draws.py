@@ -158,7 +158,7 @@ class Draw:
 
 def size_of(pool: LabelledPool, config: ReplayConfig) -> int:
     """P: as many traces of every question as asked for, or as its shortest question has (half of them: disjoint)."""
-    have = pool.shortest if config.target == "whole" else pool.shortest // 2
+    have = pool.shortest if config.reference == "whole" else pool.shortest // 2
     if have < 1:
         raise InputError(f'pool "{pool.name}": a question with 1 trace has no disjoint halves. Replay it whole.')
     return min(config.size, have)
@@ -173,7 +173,7 @@ def without_short(pool: LabelledPool, config: ReplayConfig) -> LabelledPool:
     counts = sorted(len(question.labels) for question in pool.questions)
     least = config.min_traces
     if least is None:
-        halves = 1 if config.target == "whole" else 2
+        halves = 1 if config.reference == "whole" else 2
         usual = min(config.size * halves, counts[len(counts) // 2])
         few = sum(2 * count < usual for count in counts)
         least = (usual + 1) // 2 if 0 < few <= len(counts) * STRAGGLERS_SHARE else 0
@@ -187,7 +187,7 @@ def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Dr
     size = size_of(pool, config)
     shuffled = [shuffled_traces(question, rng) for question in pool.questions]
     paths = np.array([order[:size] for order in shuffled])
-    if config.target == "whole":
+    if config.reference == "whole":
         targets, spare = list(paths), [order[size:] for order in shuffled]
     else:
         halves = [np.split(order, [len(order) // 2]) for order in shuffled]
@@ -268,7 +268,7 @@ def _judge(
         codes.append(names.get(winner or "", NO_TRACE))
         gold.append(names.get(question.gold or "", NO_TRACE))
         ties.append(tied(labels, confidences))
-        within[row, [names[label] for label in good_labels(names, labels, confidences, config.zone)]] = True
+        within[row, [names[label] for label in good_labels(names, labels, confidences, config.tolerance)]] = True
         if codes[-1] >= 0:
             within[row, codes[-1]] = True
     return DrawTargets(tuple(ranks), np.array(codes, dtype=np.int32), within, np.array(gold, dtype=np.int32)), ties

@@ -226,7 +226,7 @@ def _gathered(
     pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender], outcomes: Sequence[Repetition]
 ) -> PoolResult:
     limit, no_limit = attainable(pool, config)
-    zone_limit = attainable(pool, config, config.zone)[0] if config.zone else None
+    zone_limit = attainable(pool, config, config.tolerance)[0] if config.tolerance else None
     return PoolResult(
         pool=pool.name,
         questions=len(pool.questions),
@@ -270,7 +270,7 @@ def _result(
         judged=np.array([curve.judged for curve in curves], dtype=np.float64),
         ceiling=np.array([curve.ceiling for curve in curves]),
         good_ceiling=np.array([curve.good_ceiling for curve in curves]),
-        relative=config.target == "disjoint",
+        relative=config.reference == "disjoint",
         allocations=tuple(curve.allocation for curve in curves),
         certified=_certified(pool.name, contender.name, config, [outcome.moments[index] for outcome in outcomes]),
     )
@@ -282,5 +282,5 @@ def _certified(
     return tuple(
         certified
         for budget in moments[0]
-        for certified in Certified.pair(pool, policy, budget, config.zone, [part[budget] for part in moments])
+        for certified in Certified.pair(pool, policy, budget, config.tolerance, [part[budget] for part in moments])
     )

@@ -203,17 +203,17 @@ def optimal_frontier(
 def attainable(pool: LabelledPool, config: ReplayConfig, zone: float = 0.0) -> tuple[Frontier | None, str]:
     """The limit of a replay, or ``None`` and why there is none.
 
-    Up to three answers it is at once; four take about half a minute, and are left out unless ``config.limit`` asks.
+    Up to three answers it is at once; four take about half a minute, and are left out unless the settings ask.
     With a ``zone`` there are fewer states: five answers take as long.
     """
     seen = max(len(set(question.labels) - {None}) for question in pool.questions)
-    if config.target != "whole" or config.weighted:
+    if config.reference != "whole" or config.weighted:
         return None, "it is known for the unweighted vote of the whole pool"
     size = size_of(pool, config)
     if seen > MAX_ANSWERS or not _within_reach(seen, size, ordered=not zone):
         return None, f"a question has {seen} different answers, too many for {size} traces"
-    if states_of(seen, size) > QUICK_STATES and not config.limit:
-        return None, f"with {seen} answers and {size} traces it takes a while: ask for it with --limit"
+    if states_of(seen, size) > QUICK_STATES and not config.attainable:
+        return None, f"with {seen} answers and {size} traces it takes a while: ask for it with --attainable"
     counts, traces_per_vote = votes_alone(pool, size)
     frontier = optimal_frontier(counts, size, zone=zone, tolerance=TOLERANCE)
     return replace(frontier, traces=frontier.traces * traces_per_vote), ""

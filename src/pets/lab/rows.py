@@ -81,7 +81,7 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
             other = reference.get(metric) if result.policy != against else None
             yield _row(result, metric, values, against if other is not None else None, other)
         yield from _level_rows(pool, result, against, reference_levels)
-        if pool.config.zone:
+        if pool.config.tolerance:
             by_zone = result.by_zone()
             for level in LIMIT_LEVELS:
                 traces = traces_at_mean(by_zone, level)

@@ -26,7 +26,7 @@ from pets.core.budget import Budget
 from pets.core.greedy import Quotas
 from pets.core.grid import Grid, fit_grid, plan_for
 from pets.core.patterns import K0, NAMES, PATTERNS, bin_of
-from pets.core.policy import Training
+from pets.core.policy import Policy, Training
 from pets.core.price import PriceTable
 from pets.core.prior import KINDS, STRENGTHS, LearnedPrior, fit_prior
 from pets.core.tally import Tally, count_votes
@@ -34,6 +34,7 @@ from pets.errors import InputError, StateError
 from pets.lab.labelled import LabelledPool, read_answers
 from pets.policies.price import PriceRule
 from pets.pools import Pool
+from pets.registry import as_policy
 
 SLACK_DIVISOR = 50  # a window may leave 1 / 50 of its budget to the next
 SHARE_TOLERANCE = 1e-6  # how far written shares may be from adding up to 1
@@ -113,14 +114,6 @@ class StreamPlan:
             edges=self.prior.edges,
             kind_shares=self.prior.kind_shares,
         )
-
-    def with_zone(self, zone: float) -> "StreamPlan":
-        """The plan itself, if it is for this zone; one that was fitted with another is refused."""
-        if zone != self.zone:
-            raise InputError(
-                f"the plan's prices are for a zone of {self.zone:g}, not {zone:g}; fit a plan with --zone {zone:g}."
-            )
-        return self
 
     def budget_of(self, pattern: int) -> float:
         """What the one-shot plan gives a question of this pattern on average."""
@@ -329,6 +322,18 @@ def _laid_out(value: object, depth: int) -> str:
         parts, (left, right) = [_laid_out(item, inner) for item in value], "[]"
     pad = "\n" + " " * inner
     return left + pad + ("," + pad).join(parts) + "\n" + " " * depth + right
+
+
+def price_rule(policy: str | Policy) -> PriceRule:
+    """The rule that a plan is fitted for; one that says more than rounds and zone, or another policy, is refused.
+
+    >>> price_rule("price:rounds=2,zone=0.1").zone
+    0.1
+    """
+    rule = as_policy(policy)
+    if not isinstance(rule, PriceRule) or rule != PriceRule(rule.rounds, zone=rule.zone):
+        raise InputError(f"a plan is fitted for price:rounds=N,zone=X, of which either may be left out; got {policy}.")
+    return rule
 
 
 def fit_plan(

@@ -106,7 +106,7 @@ def draw_curves(pool: PoolResult) -> Chart:
     panels = [_row(pool, name, results, styles, legend) for name, results in parts.items() if results]
     weights = ", votes weighted by confidence" if pool.config.weighted else ""
     counts = f"{pool.pool}: {pool.questions} questions, {pool.size} traces each, {pool.config.repetitions} draws."
-    title = f"How often the vote is {TARGETS[pool.config.target]}{weights}"
+    title = f"How often the vote is {TARGETS[pool.config.reference]}{weights}"
     return titled({"vconcat": panels}, title, [counts, *CURVES_LEGEND])
 
 
@@ -120,7 +120,7 @@ def _row(
     """The panels of one setting beside each other, with a legend in common."""
     consistency = [series(result, result.consistency) for result in results]
     ceiling = [Bound(float(results[0].ceiling.mean()), "all traces of the policy's half")]
-    bounds = ceiling if pool.config.target == "disjoint" else []
+    bounds = ceiling if pool.config.reference == "disjoint" else []
     panels = [curve_panel(consistency, styles, "self-consistency", pool.size, bounds, legend)]
     if pool.pass_at_1 is not None:
         accuracy = [series(result, result.accuracy) for result in results]
@@ -232,7 +232,7 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
     y = _trace_ticks(panels, results.size)
     x = {"type": "quantitative", "scale": {"domain": [min(0.95, float(shares.min())) - 0.03, 1.03], "nice": False}}
     x |= {"axis": {"format": ".0%", "tickCount": 4}, "title": "votes for the leading answer"}
-    of = " of what is attainable" if results.config.target == "disjoint" else ""
+    of = " of what is attainable" if results.config.reference == "disjoint" else ""
     return titled(
         {
             "concat": [_difficulty_panel(spread, pool, shares, x, y) for spread in panels],

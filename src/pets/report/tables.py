@@ -122,11 +122,11 @@ def _title(pool: PoolResult) -> str:
 
 
 def _caption(pool: PoolResult, of_pool: Sequence[Row]) -> str:
-    of = "of the ceiling " if pool.config.target == "disjoint" else ""
+    of = "of the ceiling " if pool.config.reference == "disjoint" else ""
     good = "At zone 0.95 and 0.99 that many verdicts are good: no answer has a share of the target's votes more"
     sentences = [
         f"Traces per question at self-consistency 1 {of}(first, settled); at 0.95 and 0.99 {of}on the mean curve.",
-        f"{good} than {pool.config.zone:g} above theirs." if pool.config.zone else "",
+        f"{good} than {pool.config.tolerance:g} above theirs." if pool.config.tolerance else "",
         "* at the spend where okg first reaches 1.",
         f"Tied targets: {pool.tied.mean():.1f}; agreement of all traces with the target: {pool.ceiling.mean():.4f}.",
         _limit(pool, of_pool),
