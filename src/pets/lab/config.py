@@ -22,6 +22,7 @@ class ReplayConfig:
     most ``size`` each: the policy draws from one, the reference is the vote of the other. ``train`` is by default the
     paper's, 30 of 100 or more questions and 10 of fewer. With a ``tolerance`` of 0 a good verdict is the reference.
     ``certified`` are mean budgets at which certificates of offline policies are checked.
+    With a ``clock`` every trace takes its tokens as time, and a question's traces race (:mod:`pets.lab.clock`).
 
     >>> ReplayConfig(size=64).train_of(198), ReplayConfig().train_of(30)
     (30, 10)
@@ -56,6 +57,11 @@ class ReplayConfig:
         "stragglers left out.",
         within=Interval(1),
     )
+    clock: bool = setting(
+        False,
+        "Let every trace take its tokens as time, and the traces of a question race: tokens, time and consistency of "
+        "stopping rules and price over hurries, or at the hurry that --policy asc:hurry=0.5 names.",
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.budgets, list):
@@ -65,6 +71,8 @@ class ReplayConfig:
             raise InputError(f"the reference is whole or disjoint; got {self.reference!r}.")
         if not self.budgets or min(self.budgets) < 1:
             raise InputError(f"mean budgets are 1 trace or more; got {self.budgets}.")
+        if self.clock and (self.weighted or self.certified):
+            raise InputError("on the clock votes count one each, and no certificates are checked; drop one of the two.")
         if self.certified and self.weighted:
             raise InputError("certificates are checked against the majority vote; drop the weights.")
 

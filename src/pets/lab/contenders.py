@@ -6,6 +6,7 @@
 - *ranked*: a swept rule that looks at past stops (dsc), questions from the hardest to the easiest.
 - *online*: a policy that is given a mean budget; by the paper's split some questions train it, and the others arrive
   one by one.
+- *clock*: a stopping rule, or a price rule on questions that arrive, whose traces race (:mod:`pets.lab.clock`).
 
 Below them are the drivers of recorded traces: the allocator of live runs, and the fast path of quota policies.
 """
@@ -23,13 +24,14 @@ from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, Training
 from pets.core.queues.walk import Walk
 from pets.core.tally import Tally
 from pets.errors import InputError
+from pets.lab.clock import HURRIES, MEAN_BUDGET, Finish, RacePace, paced, race_alone, race_arrivals
 from pets.lab.config import ReplayConfig
-from pets.lab.curves import Curve, curve_of_order, curve_of_sizes
+from pets.lab.curves import Curve, curve_of_order, curve_of_races, curve_of_sizes
 from pets.lab.draws import NO_VOTE, Draw, Outcomes
 from pets.lab.labelled import LabelledPool
 from pets.registry import as_policy, spec_of
 
-Setting = Literal["offline", "waves", "stopping", "ranked", "online"]
+Setting = Literal["offline", "waves", "stopping", "ranked", "online", "clock"]
 Sizes = NDArray[np.int64]
 
 RANKING_TRACES = 32
@@ -70,7 +72,8 @@ def split(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Split:
 class Contender:
     """A policy and its name, the setting that it runs in, and the option swept (``None``: every trace).
 
-    ``capped``: its cap was set, and counts; else the traces there are take the place of its default.
+    ``capped``: its cap was set, and counts; else the traces there are take the place of its default. ``pace``: how its
+    traces race on the clock; over HURRIES where it has none of its own.
     """
 
     name: str
@@ -79,10 +82,16 @@ class Contender:
     option: str | None = None
     values: tuple[float, ...] = ()
     capped: bool = False
+    pace: RacePace | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether some questions train it, and the others arrive one by one."""
+        return self.setting == "online" or (self.setting == "clock" and not self.policy.solitary)
 
     def at(self, config: ReplayConfig, size: int) -> tuple[float, ...]:
         """The values to run in a pool with ``size`` traces per question."""
-        if self.setting not in ("online", "waves"):
+        if self.option != "budget":
             return self.values
         fewest = max(1, self.policy.warmup)
         within = tuple(budget for budget in config.budgets if fewest <= budget <= size)
@@ -117,6 +126,25 @@ class Contender:
                 rows = hardest_first(draw)
                 sizes = [online_sizes(rule, draw, walk, rows, draw.paths.size, seed) for rule in self._rules(draw)]
                 return curve_of_sizes(np.array(sizes), draw, np.array(rows))
+            case "clock":
+                return self._on_the_clock(draw, config, walk, parts, seed)
+
+    def _on_the_clock(self, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split | None, seed: int) -> Curve:
+        """The races of every question, at each point of the sweep."""
+        values, swept = self.at(config, draw.size), self.option == "hurry"
+        paces = [RacePace(hurry=value) if self.pace is None else self.pace for value in values]
+        runs: list[list[Finish]] = []
+        if not self.trains:
+            for value, pace in zip(values, paces, strict=True):
+                runs.append(race_alone(self.rule(None if swept else value, draw.size), draw, pace, walk.states))
+            return curve_of_races(runs, draw)
+        assert parts is not None
+        policy, rows = self.policy.fit(parts.training()), parts.arrivals
+        assert isinstance(policy, QuotaPolicy)
+        for value, pace in zip(values, paces, strict=True):
+            total = int((MEAN_BUDGET if swept else value) * len(rows))
+            runs.append(race_arrivals(policy, draw, pace, walk.states, rows, total, seed))
+        return curve_of_races(runs, draw, rows)
 
     def _totals(self, config: ReplayConfig, draw: Draw, rows: Sequence[int]) -> list[int]:
         return [int(budget * len(rows)) for budget in self.at(config, draw.size)]
@@ -150,14 +178,14 @@ def own_outcomes(policy: Policy, draw: Draw) -> Outcomes | None:
     return draw.judge.score(np.array(rows, dtype=np.int32))
 
 
-def contenders(policies: Sequence[str | Policy]) -> list[Contender]:
-    """What to run for these policies, each given as an object or a spec.
+def contenders(policies: Sequence[str | Policy], *, clock: bool = False) -> list[Contender]:
+    """What to run for these policies, each given as an object or a spec; ``clock``: their traces race.
 
     An option that was set is not swept. Uniform also runs online, if another does.
     """
     by_name: dict[str, Contender] = {}
     for policy in policies:
-        contender = _contender(policy)
+        contender = _racing(policy) if clock else _contender(policy)
         if by_name.setdefault(contender.name, contender).policy != contender.policy:
             raise InputError(f"two policies that differ are both called {contender.name}; give them options that tell.")
     if not by_name:
@@ -209,6 +237,22 @@ def _contender(choice: str | Policy) -> Contender:
     if option in options:
         values = (getattr(policy, option),)
     return Contender(name, policy, setting, option, values, "cap" in options)
+
+
+def _racing(choice: str | Policy) -> Contender:
+    """A contender on the clock: over HURRIES at its own threshold or budget, or at its own pace over those."""
+    base, pace = paced(choice) if isinstance(choice, str) else (choice, None)
+    contender, name = _contender(base), choice if isinstance(choice, str) else name_of(choice)
+    policy = contender.policy
+    if not isinstance(policy, QuotaPolicy) or contender.setting not in ("stopping", "online"):
+        raise InputError(
+            f"{name} shares a budget over questions or looks at those before; on the clock each is settled by itself. "
+            "Take a stopping rule (asc, lead, boinf), price, or a rival: all:32, its_beta, short_m:8/16."
+        )
+    if policy.rounds:
+        pace = RacePace(batch=1.0) if pace is None else replace(pace, batch=pace.batch or 1.0)
+    contender = replace(contender, name=name, setting="clock", pace=pace)
+    return contender if pace is not None else replace(contender, option="hurry", values=HURRIES)
 
 
 def _options_set(choice: str | Policy, policy: Policy) -> set[str]:

@@ -1,11 +1,14 @@
 """Curves: what one policy reached in one repetition at each spend, or at each value of its sweep; and where it went."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pets.lab.draws import Draw, Outcomes
+from pets.core.tally import majority
+from pets.lab.clock import Finish
+from pets.lab.draws import NO_VOTE, Draw, Outcomes
 
 Counts = NDArray[np.int64]
 
@@ -48,6 +51,20 @@ class Allocation:
         return steps.reshape(-1, self.questions)[: points.size].cumsum(axis=0)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Timing:
+    """How each question went on the clock at V points, (V, questions): tokens and time are in its own mean trace.
+
+    ``rows`` are the questions' places in the pool; ``agree``: the verdict is the target.
+    """
+
+    rows: Counts
+    tokens: NDArray[np.float64]
+    time: NDArray[np.float64]
+    cancelled: Counts
+    agree: NDArray[np.bool_]
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Totals over the questions at V points: traces spent; verdicts that are the target, good, and gold; tokens.
@@ -67,6 +84,7 @@ class Curve:
     ceiling: float
     good_ceiling: float
     allocation: Allocation
+    timing: Timing | None = None
 
 
 def curve_of_order(order: Counts, draw: Draw, outcomes: Outcomes | None = None) -> Curve:
@@ -119,6 +137,42 @@ def curve_of_sizes(sizes: Counts, draw: Draw, subset: Counts | None = None, outc
         float(draw.outcomes.agree[rows, -1].mean()),
         float(draw.outcomes.good[rows, -1].mean()),
         Allocation(len(draw.paths), outcomes, _full_vote(draw), sizes=placed),
+    )
+
+
+def curve_of_races(points: Sequence[Sequence[Finish]], draw: Draw, subset: Sequence[int] | None = None) -> Curve:
+    """The curve of races that ended so at each of V points; the vote is over what was back."""
+    rows = list(range(len(draw.paths)) if subset is None else subset)
+    paths, judge = list(draw.traces.values()), draw.judge
+    means = [np.mean(draw.pool.questions[row].tokens or 1.0) for row in rows]
+    verdicts = np.full((len(draw.paths), len(points)), NO_VOTE, dtype=np.int32)
+    for point, finishes in enumerate(points):
+        for row, finish in zip(rows, finishes, strict=True):
+            winner = majority([paths[row][number].answer for number in sorted(finish.back)])
+            verdicts[row, point] = NO_VOTE if winner is None else judge.ranks[row][winner]
+    outcomes, judged = judge.score(verdicts), draw.judged[rows]
+    launched = np.array([[len(f.back) + len(f.parts) for f in finishes] for finishes in points])
+    placed = np.full((len(points), len(draw.paths)), -1, dtype=np.int64)
+    placed[:, rows] = launched
+    tokens = np.array([[f.tokens for f in finishes] for finishes in points], dtype=np.float64)
+    return Curve(
+        launched.sum(axis=1),
+        outcomes.agree[rows].sum(axis=0),
+        outcomes.good[rows].sum(axis=0),
+        (outcomes.correct[rows] & judged[:, None]).sum(axis=0),
+        np.rint(tokens.sum(axis=1)).astype(np.int64),
+        len(rows),
+        int(judged.sum()),
+        float(draw.outcomes.agree[rows, -1].mean()),
+        float(draw.outcomes.good[rows, -1].mean()),
+        Allocation(len(draw.paths), draw.outcomes, _full_vote(draw), sizes=placed),
+        Timing(
+            np.array(rows),
+            tokens / means,
+            np.array([[f.time for f in finishes] for finishes in points]) / means,
+            np.array([[len(f.parts) for f in finishes] for finishes in points]),
+            outcomes.agree[rows].T,
+        ),
     )
 
 

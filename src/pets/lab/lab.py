@@ -21,6 +21,7 @@ from pets.core.policy import Policy
 from pets.core.queues.walk import States, Walk
 from pets.errors import InputError
 from pets.lab.calibration import Certified, Floats, moment
+from pets.lab.clock import timed
 from pets.lab.config import ReplayConfig
 from pets.lab.contenders import Contender, contenders, split
 from pets.lab.curves import Curve
@@ -98,11 +99,12 @@ def replay(
     names = [pool.name for pool in pools]
     if len(set(names)) < len(names):
         raise InputError(f"two pools have the name {max(names, key=names.count)!r}; rename one of the files.")
-    entrants = contenders(policies)
+    entrants = contenders(policies, clock=config.clock)
     workers = workers if cluster is None else cluster.cores
     if workers > 1:
         _check_sendable(entrants)
-    read = [without_short(read_answers(_weighed_by(pool, config), answer), config) for pool in pools]
+    labelled = [read_answers(_weighed_by(pool, config), answer) for pool in pools]
+    read = [without_short(timed(pool) if config.clock else pool, config) for pool in labelled]
     for pool in read:
         _check(pool, config, entrants)
     outcomes: dict[tuple[int, int], Repetition] = {}
@@ -138,7 +140,7 @@ def _check(pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contende
         raise InputError(f'pool "{pool.name}" has no confidences; the weighted vote needs them. Drop --weighted.')
     for contender in entrants:
         contender.at(config, size)
-        if contender.setting == "online":
+        if contender.trains:
             config.train_of(len(pool.questions))
 
 
@@ -197,7 +199,7 @@ def _quiet() -> None:
 
 def run_task(task: Task) -> list[Repetition]:
     """Every contender on the same draws, repetition by repetition."""
-    online = any(contender.setting == "online" for contender in task.contenders)
+    online = any(contender.trains for contender in task.contenders)
     states = States()
     outcomes = []
     for repetition in task.repetitions:
@@ -273,6 +275,7 @@ def _result(
         relative=config.reference == "disjoint",
         allocations=tuple(curve.allocation for curve in curves),
         certified=_certified(pool.name, contender.name, config, [outcome.moments[index] for outcome in outcomes]),
+        timings=tuple(curve.timing for curve in curves if curve.timing is not None),
     )
 
 

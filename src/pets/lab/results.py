@@ -11,7 +11,7 @@ from pets.errors import InputError
 from pets.lab.calibration import Certified
 from pets.lab.config import ReplayConfig
 from pets.lab.contenders import Setting, name_of
-from pets.lab.curves import Allocation
+from pets.lab.curves import Allocation, Timing
 from pets.lab.limit import Frontier
 
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ class Result:
     and ``tokens`` (R, V) are totals. An online policy runs on the questions that did not train it, so ``questions`` may
     be fewer than the pool has. ``ceiling`` (R,) is the share of questions that agree when all their traces are in,
     ``good_ceiling`` of those whose verdict is good then. ``allocations`` are those of all repetitions, ``certified``
-    holds certificates if asked for.
+    holds certificates if asked for, ``timings`` how every repetition went on the clock.
     """
 
     pool: str
@@ -48,6 +48,7 @@ class Result:
     relative: bool
     allocations: tuple[Allocation, ...] = ()
     certified: tuple[Certified, ...] = ()
+    timings: tuple[Timing, ...] = ()
 
     @property
     def repetitions(self) -> int:
@@ -81,6 +82,21 @@ class Result:
     def mean_tokens(self) -> Floats | None:
         """Mean tokens per question at each point, (R, V)."""
         return None if self.tokens is None else self.tokens / self.questions
+
+    @property
+    def on_clock(self) -> dict[str, Floats]:
+        """A question's mean tokens and time in its own mean trace, the 95 % point of the time, traces cancelled.
+
+        (R, V) each; nothing where there was no clock.
+        """
+        if not self.timings:
+            return {}
+        return {
+            "trace_tokens": np.array([timing.tokens.mean(axis=1) for timing in self.timings]),
+            "time": np.array([timing.time.mean(axis=1) for timing in self.timings]),
+            "p95_time": np.array([np.percentile(timing.time, 95, axis=1) for timing in self.timings]),
+            "cancelled": np.array([timing.cancelled.mean(axis=1) for timing in self.timings]),
+        }
 
     @property
     def budget_used(self) -> Floats | None:

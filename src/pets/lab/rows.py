@@ -153,6 +153,7 @@ def _sweep(result: Result) -> Iterator[Row]:
         columns["tokens"] = result.mean_tokens
     if result.budget_used is not None:
         columns["budget_used"] = result.budget_used
+    columns |= result.on_clock
     option, values, points = result.option, result.values, range(len(result.values))
     if option is None:
         del columns["traces"]

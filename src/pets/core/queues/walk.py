@@ -56,15 +56,18 @@ class States:
             before = -1 if answer is None else votes.get(answer, 0)
             if answer is not None:
                 votes[answer] = before + 1
-            after = self._after[state].get(before)
-            if after is None:
-                after = self._after[state][before] = self._moved(state, before)
-            state = after
+            state = self.after(state, before)
             states.append(state)
         return states
 
-    def _moved(self, state: int, before: int) -> int:
+    def after(self, state: int, before: int) -> int:
         """The state after a vote for an answer that had ``before`` votes, or after a no-answer (-1)."""
+        after = self._after[state].get(before)
+        if after is None:
+            after = self._after[state][before] = self._moved(state, before)
+        return after
+
+    def _moved(self, state: int, before: int) -> int:
         counts, nulls = self.keys[state]
         key = (counts, nulls + 1) if before < 0 else (add_vote(counts, before), nulls)
         if key not in self._numbers:
