@@ -16,10 +16,12 @@ from pets.pools import read_pool
 from pets.questions import Problem
 from pets.samplers import Prompt, Sampling
 from pets.store import Store, StoredTrace
+from pets.store.cache import trace_keys
 
 from ..command import pets
 
 PROBLEMS = [Problem(f"q{n}", Prompt(f"{n} ="), "number", str(n)) for n in range(4)]
+KEYS = trace_keys(PROBLEMS, Sampling(), None, 0)
 TOKENS = RunSpec.of(budget="100ktok", sampling=Sampling(max_tokens=100))
 ANSWERS = {"q0": ["0"] * 4, "q1": ["1", "7", "1", None], "q2": ["2", "3"]}
 
@@ -39,7 +41,7 @@ def path(tmp_path):
         for n, answer in enumerate(answers)
     ]
     with Store.open(path) as store:
-        with store.create(settings, PROBLEMS) as run:
+        with store.create(settings, PROBLEMS, keys=KEYS) as run:
             run.write([trace.launch for trace in traces], traces)
             run.write([StoredTrace("q3", 0).launch], [])
             run.save("faults", {"busy": 3})
@@ -145,6 +147,31 @@ def test_two_runs_are_compared_over_the_questions_that_both_ask(two):
     ]
     words = run("compare", 1, other, "--store", path).stdout
     assert "3 questions in both; 1 answer differs." in words and "-0.333" in words and "better" in words
+
+
+def test_a_run_is_read_anew_from_its_texts_and_shares_its_traces_with_the_first(path):
+    told = run("reread", 1, "--answer", "text", "--store", path)
+    votes = [json.loads(row)["votes"] for row in told.stdout.splitlines()]
+    assert votes[:2] == [{"0": 4}, {"1": 2, "7": 1, "None": 1}]  # a number could not be read from the last
+    assert "Run 3 of" in told.stderr and "10 of run 1, read as text; nothing was paid. 3 of 4" in told.stderr
+    words = run("compare", 1, 3, "--store", path).stdout
+    assert "10 traces are in both, paid for once: the two runs are no independent samples." in words
+    assert "are in both" not in run("compare", 1, 2, "--store", path).stdout
+    assert json.loads(run("show", 3, "--store", path, "--format", "jsonl").stdout)["reused"] == {"run 1": 10}
+
+
+@pytest.mark.parametrize("options", [("--answer", "judge"), ("--answer", "auto"), ()])
+def test_what_cannot_be_read_anew_is_refused_in_one_line(path, options):
+    told = pets("runs", "reread", 1, *options, "--store", path)
+    assert told.returncode == 2 and "--answer" in told.stderr and not told.stdout
+    assert len(Store.open(path).runs()) == 2
+
+
+def test_a_run_without_texts_says_so_when_it_is_to_be_read_anew(path):
+    with Store.open(path) as store:
+        store.delete(1, texts=True)
+    told = pets("runs", "reread", 1, "--answer", "text", "--store", path)
+    assert told.returncode == 2 and "kept no texts (--no-texts), or they were deleted" in told.stderr
 
 
 def test_the_cost_of_compared_runs_is_in_dollars(tmp_path):

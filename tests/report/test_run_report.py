@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pets.engine import Answer
+from pets.engine.reread import reread_run
 from pets.errors import InputError
 from pets.prompts import Prompt
 from pets.registry import make_answer_type
@@ -137,6 +138,15 @@ def test_the_page_tells_what_was_bought_and_what_to_look_at(run_store):
     assert "It is A &lt;/script&gt;" in text
     assert "&lt;b&gt;hard&lt;/b&gt;?" in text and "<b>hard" not in text
     assert text.index("&lt;b&gt;hard") < text.index("&lt;b&gt;easy")  # the least certain first
+
+
+def test_traces_that_another_run_paid_for_are_told_with_what_they_had_cost(run_store):
+    assert "reused from" not in run_page(run_store.view(1))
+    page = run_page(reread_run(run_store, 1, "choice"))
+    traces = list(run_store.view(1).traces())
+    tokens = sum(trace.tokens + trace.prompt_tokens for trace in traces)
+    words = f"{len(traces)} traces reused from run 1 ({len(traces)}), which had cost {tokens} tokens; 0 paid for by"
+    assert words in words_of(page)
 
 
 def test_bars_and_counts_of_the_table_agree(run_store):

@@ -121,13 +121,6 @@ def held_words(engine: Engine) -> list[str]:
     return words
 
 
-def reused_words(solution: Solution) -> str:
-    """Which runs paid for traces of this one."""
-    runs = ", ".join(f"run {run} ({traces:,})" for run, traces in sorted(solution.reused.items()))
-    total = sum(solution.reused.values())
-    return f"{count(total, 'trace')} reused from {runs}, {solution.traces - total:,} paid for now."
-
-
 def pace_words(pace: Pace, points: float, *, advice: bool) -> str:
     """In how many waves a run is asked, and what that takes; nothing where it is asked as fast as it can be.
 
@@ -466,7 +459,7 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
             "--target-consistency 0.99 would have stopped earlier."
         )
     if solution.reused:
-        words.append(reused_words(solution))
+        words.append(engine.reused_words)
     if solution.models:
         words.append(_model_words(engine, solution))
     if engine.spec.reading.soft:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pets._extras import require
 from pets.core.allocator import Allocator
 from pets.core.certificate import Decision, decision_certificate, expected_share, prior_deviation
-from pets.core.money import Currency
+from pets.core.money import Currency, amount_words
 from pets.core.policy import Policy
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
@@ -254,6 +254,7 @@ class TraceTotals:
         self.failed = self.lost = self.tokens = self.prompt_tokens = 0
         self.reused: Counter[int] = Counter()
         """Traces that other runs paid for, by run."""
+        self._reused_tokens = self._reused_picodollars = 0
         self.given: Counter[int] = Counter()
         """Traces that came back, by model."""
         self._picodollars = 0
@@ -269,13 +270,28 @@ class TraceTotals:
         self.failed += trace.error is not None
         self.lost += trace.error == LOST
         self.given[trace.model] += trace.error is None
-        if trace.reused_from is not None:
-            self.reused[trace.reused_from] += 1
         self.tokens += trace.tokens
         self.prompt_tokens += trace.prompt_tokens
-        self._picodollars += 0 if self._price is None else self._price.cost(trace)
+        picodollars = 0 if self._price is None else self._price.cost(trace)
+        self._picodollars += picodollars
+        if trace.reused_from is not None:
+            self.reused[trace.reused_from] += 1
+            self._reused_tokens += trace.tokens + trace.prompt_tokens
+            self._reused_picodollars += picodollars
 
     @property
     def cost(self) -> float | None:
         """In dollars, where a price is known."""
         return None if self._price is None else self._picodollars / 1e12
+
+    def reused_words(self, traces: int) -> str:
+        """Which runs paid for some of the run's ``traces``, and what those had cost; nothing where none did."""
+        if not self.reused:
+            return ""
+        runs = ", ".join(f"run {run} ({reused:,})" for run, reused in sorted(self.reused.items()))
+        dollars = "" if self._price is None else f", {amount_words(self._reused_picodollars, 'picodollars')}"
+        total = self.reused.total()
+        return (
+            f"{amount_words(total, 'traces')} reused from {runs}, which had cost "
+            f"{amount_words(self._reused_tokens, 'tokens')}{dollars}; {traces - total:,} paid for by this run."
+        )

@@ -193,6 +193,11 @@ class Engine(LiveRun):
         """Launches that were in flight when the run was broken off, over all times that it was."""
         return self._totals.lost
 
+    @property
+    def reused_words(self) -> str:
+        """Which runs paid for traces of this one, and what those had cost; nothing where none did."""
+        return self._totals.reused_words(self.allocator.told)
+
     def answers(self) -> Iterator[Answer]:
         """Every question's answer, in their order."""
         driver, price = self._running(), self.spec.price_in_money(self.record.model)

@@ -14,7 +14,7 @@ import numpy as np
 
 from pets.core.allocator import Allocator
 from pets.core.money import amount_words
-from pets.engine.progress import Certifier, decisions_of
+from pets.engine.progress import Certifier, TraceTotals, decisions_of
 from pets.engine.question import Answer, OpenQuestion, answer_type_of, group_by_question
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
 from pets.engine.spec import RunSpec
@@ -364,6 +364,11 @@ def _cost_section(page: Page, run: RunData, no_votes: str) -> None:
     ]
     page.table(["model", "traces", "votes", "tokens", "prompt tokens"], rows)
     notes = [no_votes] if no_votes else []
+    if stored.reused:
+        totals = TraceTotals(run.spec.price_in_money(run.view.settings.model))
+        for trace in run.view.traces(texts=False):
+            totals.add(trace)
+        notes.append(totals.reused_words(stored.traces))
     if faults := run.view.load("faults"):
         counts = ", ".join(f"{fault} ×{count:,}" for fault, count in sorted(faults.items()))
         notes.append(f"Faults of the servers, tried again: {counts}.")
