@@ -28,6 +28,15 @@ def test_a_pool_is_forecast_by_replaying_it(pool):
     assert "self-consistency 0.9: " in result.stderr and "mean traces per question" in result.stderr
 
 
+def test_a_forecast_has_the_formats_of_every_verb(pool):
+    line = ("forecast", pool, "--repetitions", 1, "--max-budget", "8x", "--target-consistency", 0.9, "--format")
+    table, rows, csv = (pets(*line, form) for form in ("table", "json", "csv"))
+    assert table.stdout.startswith("self-consistency 0.9: ") and "self-consistency 0.9" not in table.stderr
+    assert json.loads(rows.stdout)[0]["questions"] == 12 and csv.stdout.startswith(
+        "questions,mean_budget_for,curve\n12,"
+    )
+
+
 def test_a_target_out_of_reach_has_no_budget(pool):
     result = pets("forecast", pool, "--repetitions", 2, "--max-budget", "2x", "--target-consistency", 0.999)
     assert json.loads(result.stdout)["mean_budget_for"] == {"0.999": None}

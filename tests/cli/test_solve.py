@@ -415,16 +415,16 @@ def test_a_dry_run_asks_nothing(questions, serve, tmp_path):
     assert json.loads(result.stdout)["basis"] == "the traces of run 1"
 
 
-def test_a_dry_run_is_a_table_for_a_person_in_dollars(questions, serve, monkeypatch):
+def test_a_dry_run_is_a_table_for_a_person_in_dollars(questions, serve):
     _, at = serve(max_model_len=4096)
-    monkeypatch.setattr("pets.cli.solve.is_terminal", lambda: True)
-    result = pets("solve", questions, *at, "--budget", "5usd", "--price", "in=1,out=2",
+    result = pets("solve", questions, *at, "--budget", "5usd", "--price", "in=1,out=2", "--format", "table",
                   "--dry-run", "tokens=500,seconds=2", "--max-tokens", 1000)  # fmt: skip
     rows = {line[:12].strip(): line[13:] for line in result.stdout.splitlines()}
     assert (rows["questions"], rows["budget"], rows["policy"]) == ("10", "$5", "okg")
     assert rows["traces"] == "640, about 64.0 per question" and rows["cost"].startswith("$0.6")
     assert rows["per trace"] == "1,000 tokens at most" and "picodollar" not in result.output
     assert "--target-consistency 0.99 would stop earlier." in result.stderr
+    assert "--format is read with --dry-run alone" in str(pets("solve", questions, *at, "--format", "csv").exception)
 
 
 def test_accuracy_is_told_where_there_is_gold(tmp_path, serve):

@@ -28,11 +28,11 @@ from pets.store.lock import locked_file
 from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
 
 Format = Literal["table", "jsonl", "json", "csv"]
-FORMAT: Any = option(
+FORMAT_HELP = (
     "What stdout gets: a table, a line of JSON each, one array of JSON, or CSV; if not given, a table on a terminal, "
-    "else jsonl.",
-    flags=("--format",),
+    "else jsonl."
 )
+FORMAT: Any = option(FORMAT_HELP, flags=("--format",))
 UNFOLDED_WIDTH = 240  # columns where stdout is no terminal: nothing is folded
 FRAME_CHARACTERS = 3  # of each column: a line and a blank on either side
 FOLDED_CHARACTERS = 16  # down to which a column of names (overflow="fold") is folded
@@ -74,9 +74,14 @@ def check_rows_output(path: Path | None, *sources: str | Path | None) -> None:
         check_suffix(path)
 
 
+def is_for_people(form: Format | None) -> bool:
+    """Whether stdout gets a table: where the user wants one, or says nothing and is at a terminal."""
+    return form == "table" or (form is None and is_terminal())
+
+
 def print_rows(rows: Iterable[Mapping[str, Any]], form: Format | None, print_people: Callable[[], None]) -> None:
     """Print rows on stdout as the user wants them: for people, a line of JSON each, one array of JSON, or CSV."""
-    if form == "table" or (form is None and is_terminal()):
+    if is_for_people(form):
         print_people()
         return
     if form in (None, "jsonl"):

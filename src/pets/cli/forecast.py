@@ -1,8 +1,6 @@
 """``pets forecast``: what budget for which self-consistency, from a run or a pool."""
 
-import json
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 from pets.arguments import Interval
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, option_group, verb
-from pets.cli._output import SafeConsole, count, progress_bar
+from pets.cli._output import FORMAT, Format, SafeConsole, count, is_for_people, print_rows, progress_bar
 from pets.cli._terminal import echo, echo_drawing, say
 from pets.engine.budget import Amount
 from pets.engine.forecast import Forecast
@@ -42,6 +40,8 @@ class ForecastOptions:
     max_budget: str | None = option(
         "The largest budget to look at; by default as many traces as a question may get.", metavar="Nx"
     )
+
+    format: Format | None = FORMAT
 
     @property
     def up_to(self) -> float | None:
@@ -72,7 +72,7 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     the share of answers that are the vote over infinitely many traces. No question gets more than the run's
     --max-traces. A pool is replayed, and its vote is that of the traces drawn, 64 of a question at most. Each budget
     comes with the command that takes the run there. The curve is drawn on stderr; its points are one line of JSON on
-    stdout where that is no terminal.
+    stdout where that is no terminal, or as --format says.
     """
     with progress_bar("playing on") as progress:
         if question.store is None and not run.isdecimal() and run != "last":
@@ -83,18 +83,20 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     _draw(curve, question.policy)
     budgets = {f"{target:g}": curve.budget_for(target) for target in question.target_consistency}
     say(f"Self-consistency is the share of answers that are {source.vote}; now {curve.consistency[0]:.3f}.")
+    lines = []
     for target, mean in budgets.items():
         if mean is None:
             words = source.not_reached(question.up_to)
         else:
             words = f"{mean:.1f}x ({round(mean * questions):,} traces in all){source.way_on(mean)}"
-        say(f"self-consistency {target}: {words}")
-    if sys.stdout.isatty():
-        return
+        lines.append(f"self-consistency {target}: {words}")
+    if not is_for_people(question.format):
+        say(*lines)
     points = [
         [round(float(x), 3), round(float(y), 4)] for x, y in zip(curve.mean_budget, curve.consistency, strict=True)
     ]
-    echo(json.dumps({"questions": questions, "mean_budget_for": budgets, "curve": points}))
+    row = {"questions": questions, "mean_budget_for": budgets, "curve": points}
+    print_rows([row], question.format, lambda: echo(*lines))
 
 
 @dataclass(frozen=True, slots=True)

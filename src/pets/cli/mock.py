@@ -67,13 +67,9 @@ class MockServerOptions:
     port: int = option("The port to listen at; 0 takes a free one.", 8000)
     model: str = option("The model's name.", "mock")
     api_key: str | None = option("Refuse requests without this key.")
-    n_limit: int | None = option("Refuse requests with a larger n, as a server with this many slots does.")
     max_model_len: int | None = option("The context: how many tokens prompt and trace have at most together.")
     rpm: int | None = option(
         "How many requests per minute it takes: more get a 429, and x-ratelimit headers say what is left."
-    )
-    prompt_cache: bool = option(
-        "Tell in the usage how many prompt tokens are cached: those of prompts seen before.", False
     )
     tokens_per_second: float = option("How fast every trace comes; 0 answers at once.", 0.0)
 
@@ -102,10 +98,8 @@ def mock(source: str, answers: MockAnswerOptions, server: MockServerOptions) -> 
         on_unmatched=_warn,
         model=server.model,
         api_key=server.api_key,
-        n_limit=server.n_limit,
         max_model_len=server.max_model_len,
         request_limit=None if server.rpm is None else RequestLimit(server.rpm),
-        prompt_cache=server.prompt_cache,
         tokens_per_second=server.tokens_per_second,
         seed=answers.seed,
     )

@@ -1,7 +1,6 @@
 """``pets solve``: questions in, answers out, each with its certificate, under a budget."""
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -9,10 +8,10 @@ from pathlib import Path
 import click
 
 from pets.cli._groups import SpecOptions, option, option_group, refuse_groups, verb
-from pets.cli._output import check_output, check_rows_output, count
+from pets.cli._output import FORMAT_HELP, Format, check_output, check_rows_output, count, print_rows
 from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, kept_words, run_engine, run_jobs
-from pets.cli._terminal import echo, is_terminal, say
+from pets.cli._terminal import echo, say
 from pets.cli.options import (
     KEEP,
     NEW,
@@ -50,6 +49,7 @@ class DryRunOptions:
         metavar="[tokens=N,seconds=S]",
         alone="",
     )
+    format: Format | None = option(FORMAT_HELP, needs="dry_run", rare=True)
 
 
 @verb()
@@ -128,7 +128,7 @@ def solve(
         if not new and Path(place).exists() and _is_finished(lambda: engine_in(place)):
             return
         bounded = bounded_spec(spec, [spec.asked(problem) for problem in question_set.problems], samplers)
-        _print_estimate(question_set, bounded, model.name or "", place, dry_run.dry_run)
+        _print_estimate(question_set, bounded, model.name or "", place, dry_run)
         return
     engine = engine_in(_place(store))
     if to is not None:
@@ -180,19 +180,17 @@ def _print_origin(engine: Engine) -> None:
 
 
 def _print_estimate(
-    question_set: QuestionSet, spec: RunSpec, model: str, store: str | None, expect: str | None
+    question_set: QuestionSet, spec: RunSpec, model: str, store: str | None, dry_run: DryRunOptions
 ) -> None:
-    """A table for a person's terminal, one line of JSON for a program."""
+    """What the run would take, as a row or as people read it."""
     texts = sorted(instructions(question_set.problems, spec.reading.answer)) if spec.reading.instruct else []
-    tokens, seconds, basis = parse_expectation(expect) if expect else seen_in_store(store, model)
+    tokens, seconds, basis = parse_expectation(dry_run.dry_run) if dry_run.dry_run else seen_in_store(store, model)
     problems = [spec.asked(problem) for problem in question_set.problems]
     expected = estimate(problems, spec, model, tokens, seconds, basis)
     policy = spec.spending.policy if isinstance(spec.spending.policy, str) else type(spec.spending.policy).__name__
-    if is_terminal():
-        for name, value in _estimate_rows(expected, policy, texts):
-            echo(f"{name:<12} {value}")
-    else:
-        echo(json.dumps(asdict(expected) | {"policy": policy, "instructions": texts}))
+    lines = (f"{name:<12} {value}" for name, value in _estimate_rows(expected, policy, texts))
+    row = asdict(expected) | {"policy": policy, "instructions": texts}
+    print_rows([row], dry_run.format, lambda: echo(*lines))
     if spec.spending.max_traces is not None and expected.traces >= spec.spending.max_traces * expected.questions:
         say(
             f"The budget takes every question to {spec.spending.max_traces} traces, those that all agree on too: "

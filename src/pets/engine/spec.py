@@ -109,13 +109,8 @@ class SpendingSpec:
         "models. Batch jobs cost half, or batch=SHARE of it.",
         verbs=("solve", "batch", "stream", "pool", "serve", "doctor"),
     )
-    overshoot: float = setting(
-        0.1,
-        "By what share a budget in tokens or money may be exceeded; 999 of 1,000 runs keep to it.",
-        within=Interval(0, 1),
-        verbs=("solve", "batch", "stream"),
-        rare=True,
-    )
+    # By what share a budget in tokens or money may be exceeded; 999 of 1,000 runs keep to it.
+    overshoot: float = setting(0.1, within=Interval(0, 1), verbs=("solve", "batch", "stream"))
     horizon: int | None = setting(None, within=Interval(1), verbs=("stream", "pool"))  # how many questions will come
     budget_window: int | None = setting(
         None,
