@@ -1,6 +1,8 @@
 """A trace is paid for once: whatever is edited around a question, what a store holds of it is taken first."""
 
 import asyncio
+import itertools
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -9,7 +11,7 @@ import pytest
 from pets.engine import Engine
 from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import TraceRequest
-from pets.engine.reuse import Reuse
+from pets.engine.reuse import Reuse, most_to_pay
 from pets.errors import ReplyError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -58,7 +60,7 @@ def test_an_added_question_is_all_that_is_paid_for(path):
     run(path, sampler, questions("abcd"), policy="uniform")
     solution, _, engine = run(path, sampler, questions("xabcd"), policy="uniform")
     assert (solution.traces, solution.spent, solution.reused, sampler.traces) == (20, 20, {1: 16}, 20)
-    assert (engine.cache.held.traces, engine.cache.held.questions) == (16, 4)
+    assert (engine.cache.held.traces, engine.cache.held.by_question) == (16, [4] * 4)
     assert set(sampler.asked.values()) == {1}
     with Store.open(path) as store:
         view, first = store.view(2), store.view(1)
@@ -86,6 +88,23 @@ def test_what_is_never_sent_to_a_model_costs_nothing_to_change(path, change):
     change = {"policy": "uniform", "problems": questions("abcd"), "budget": "4x", **change}
     solution, answers, _ = run(path, sampler, change.pop("problems"), **change)
     assert sampler.traces == 16 and solution.reused == {1: solution.traces} and all(a.answer for a in answers)
+
+
+def test_what_is_to_pay_at_most_is_the_dearest_way_to_spend_the_budget():
+    rng = random.Random(0)
+    for _ in range(300):
+        held = [rng.randint(1, 4) for _ in range(rng.randint(0, 3))]
+        questions, cap, once = len(held) + rng.randint(0, 2), rng.choice([3, 5]), rng.random() < 0.5
+        if not questions:
+            continue
+        budget = rng.randint(questions, cap * questions)
+        stock = [0] * (questions - len(held)) + held
+        ways = itertools.product(*(range(1 if once or not traces else 0, cap + 1) for traces in stock))
+        dearest = max(
+            sum(max(0, n - traces) for n, traces in zip(way, stock, strict=True)) for way in ways if sum(way) <= budget
+        )
+        bound = most_to_pay(held, budget, questions, cap, len(held) if once else 0)
+        assert dearest <= bound <= dearest + (0 if once else len(held))
 
 
 def test_a_larger_budget_pays_for_the_rest(path):

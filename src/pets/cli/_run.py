@@ -24,11 +24,15 @@ from pets.engine.fetch import Outage
 from pets.engine.live import LiveRun
 from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
+from pets.engine.reuse import most_to_pay
 from pets.engine.summary import AnswerSummary, no_vote_words, wilson
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.openai.batch import BatchJob
+from pets.policies.uniform import Uniform
+from pets.store.cache import CachedCounts
 from pets.store.database import DEFAULT_STORE
 from pets.tabular import read_rows, suffix_of
+from pets.types import Usage
 
 ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
 INTERRUPTED = 128 + signal.SIGINT  # exit codes
@@ -100,16 +104,12 @@ def held_words(engine: Engine) -> list[str]:
     """What the store holds of the questions already, and what is to pay at most."""
     if engine.cache is None:
         return []
-    held, questions, record = engine.cache.held, len(engine.problems), engine.record
+    held, questions = engine.cache.held, len(engine.problems)
     words = []
     if held.traces:
         name = engine.store_name.removeprefix("store ").strip('"')
-        ours = f"{held.questions:,} of these {questions:,} questions" if questions > 1 else "this question"
-        budget, unit = record.total, record.currency
-        if unit.counts_traces:  # the first trace of each of these questions is certainly taken
-            budget = min(budget - held.questions, questions * (engine.spec.spending.max_traces or budget) - held.traces)
-        most = amount_words(*unit.shown(max(0, budget)))
-        words.append(f"{name} holds {count(held.traces, 'trace')} of {ours}; at most {most} more to pay.")
+        ours = f"{len(held.by_question):,} of these {questions:,} questions" if questions > 1 else "this question"
+        words.append(f"{name} holds {count(held.traces, 'trace')} of {ours}; {_to_pay_words(engine, held)}.")
     for instruction, traces in held.instructions.most_common(3):
         asked = f"under: {instruction}" if instruction else "without an instruction"
         words.append(f"{traces:,} of them were asked {asked}")
@@ -119,6 +119,24 @@ def held_words(engine: Engine) -> list[str]:
             "(--no-texts)."
         )
     return words
+
+
+def _to_pay_words(engine: Engine, held: CachedCounts) -> str:
+    """What is to pay at most beside the traces that are there, and what if all of these are taken."""
+    currency, policy, cap = engine.record.currency, engine.spec.make_policy(), engine.spec.spending.max_traces
+    total, questions = engine.record.total, len(engine.problems)
+    if engine.stored_run is not None:
+        left = max(0, total - engine.stored_run.summary().spent)
+        return f"at most {amount_words(*currency.shown(left))} more to pay"
+    most, cost = total, currency.cost(Usage(tokens=held.tokens, prompt_tokens=held.prompt_tokens))
+    if currency.counts_traces:
+        even = -(-total // questions)
+        cap = min(even, cap or even) if isinstance(policy, Uniform) else cap
+        asked_once = 0 if policy.solitary else len(held.by_question)  # a policy that looks at others asks all of them
+        most, cost = min(total, most_to_pay(held.by_question, total, questions, cap, asked_once)), held.traces
+    words = f"at most {amount_words(*currency.shown(most))} more to pay"
+    least = max(0, total - cost)
+    return words if least >= most else f"{words}, {amount_words(*currency.shown(least))} if all of these are taken"
 
 
 def pace_words(pace: Pace, points: float, *, advice: bool) -> str:

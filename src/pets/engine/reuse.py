@@ -1,6 +1,6 @@
 """Traces that an earlier run has paid for, delivered in place of requests: nothing is sent for them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -10,6 +10,27 @@ from pets.engine.question import UNREAD
 from pets.samplers import Completion
 from pets.samplers.mixture import MixtureSampler
 from pets.store.cache import CachedTrace, TraceCache
+
+
+def most_to_pay(held: Sequence[int], budget: int, questions: int, cap: int | None, asked_once: int) -> int:
+    """How many of ``budget`` traces are to be paid for at most, where questions ``held`` so many of theirs each.
+
+    A question's traces are taken in launch order, so what it holds is taken before it costs anything. At the worst
+    ``asked_once`` of those that hold any get one trace, and the questions that hold the least are asked to their
+    ``cap``.
+
+    >>> most_to_pay([4] * 200, 804, 201, cap=4, asked_once=200), most_to_pay([4] * 200, 804, 201, 64, asked_once=200)
+    (4, 577)
+    """
+    new = questions - len(held)
+    left, paid = budget - new - asked_once, new
+    for traces in [0] * new + sorted(held):
+        room = left if cap is None else min(left, cap - 1)
+        if room <= 0:
+            break
+        paid += max(0, room - max(0, traces - 1))
+        left -= room
+    return paid
 
 
 class Reuse:

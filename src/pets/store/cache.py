@@ -57,13 +57,20 @@ def content_keys(
 
 @dataclass(slots=True)
 class CachedCounts:
-    """What a cache holds for a run: ``traces`` of so many ``questions``, some of them asked under ``instructions`` that
-    are not the run's; ``without_texts`` could be reused, had their texts been kept."""
+    """What a cache holds for a run: so many traces of each question that has any, which used ``tokens`` and
+    ``prompt_tokens``; some were asked under ``instructions`` that are not the run's. ``without_texts`` could be reused,
+    had their texts been kept."""
 
-    traces: int = 0
-    questions: int = 0
+    by_question: list[int] = field(default_factory=list)
+    tokens: int = 0
+    prompt_tokens: int = 0
     instructions: Counter[str] = field(default_factory=Counter)
     without_texts: int = 0
+
+    @property
+    def traces(self) -> int:
+        """The traces of all questions."""
+        return sum(self.by_question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ class TraceCache:
         numbers: set[int] = set()
         for (run, position), own in groupby(rows, lambda row: row[1:3]):
             before, last = len(numbers), 0
-            for *_, asked_with, number, endpoint, tokens, wasted in own:
+            for *_, asked_with, number, endpoint, tokens, prompt_tokens, wasted in own:
                 fits = self._eligible.fits(tokens, wasted)
                 if number in numbers or not fits or not self._endpoints_of(run, endpoint):
                     continue
@@ -138,12 +145,14 @@ class TraceCache:
                     continue
                 numbers.add(number)
                 last = number
+                self.held.tokens += tokens
+                self.held.prompt_tokens += prompt_tokens
                 if (asked_with or "") != instruction:
                     self.held.instructions[asked_with or ""] += 1
             if len(numbers) > before:
                 self._places.setdefault(question, []).append((run, position, last))
-        self.held.traces += len(numbers)
-        self.held.questions += bool(numbers)
+        if numbers:
+            self.held.by_question.append(len(numbers))
 
     def _endpoints_of(self, run: int, endpoint: int) -> list[int]:
         """The endpoints of this run that stand for one of another run."""

@@ -88,7 +88,8 @@ _USABLE = (
     "AND h.number < t.number AND h.finish = 'cancelled') AND t.finish <> 'cancelled'"
 )
 CACHED = (
-    "SELECT q.key, q.run, q.position, q.instruction, t.number, t.endpoint, t.tokens, t.wasted FROM questions q "
+    "SELECT q.key, q.run, q.position, q.instruction, t.number, t.endpoint, t.tokens, t.prompt_tokens, "
+    "t.wasted FROM questions q "
     "JOIN traces t ON t.run = q.run AND t.question = q.position "
     f"WHERE {_USABLE} AND q.run <> ?1 AND q.key IN ({{keys}}) "
     "ORDER BY q.key, q.run DESC, t.number"
