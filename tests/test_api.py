@@ -79,7 +79,7 @@ def test_a_policy_of_ones_own_is_not_kept_in_the_usual_store_and_refused_by_anot
 
 def test_how_answers_are_read_is_heard(folder, capsys):
     pets.solve(["2 + 2?"], sampler=says("4"), budget=8, store=None)
-    assert "Answers are read as number: 8 of the first 8 traces end in one." in capsys.readouterr().err
+    assert "auto read 1 question as number." in capsys.readouterr().err
 
 
 def test_progress_is_drawn_where_it_is_wanted(folder, capsys):

@@ -72,11 +72,11 @@ names = ("math_verify", "vl_convert", "pyarrow", "datasets", "uvicorn", "starlet
          "psycopg", "ray", "vllm")
 sys.modules.update(dict.fromkeys(names))
 import click
-from pets.answers.auto import choose_type
+from pets.answers.auto import choose_type, kinds_words
 from pets.cli.main import VERBS, cli
 for verb in VERBS:
     cli.get_command(click.Context(cli), verb)
-print(choose_type([r"So it is \\boxed{x^2+1}."] * 4))
+print(kinds_words({choose_type("", [r"So it is \\boxed{x^2+1}."] * 4): 1}))
 cli(["solve", "starter", "--dry-run", "--budget", "4x", "--endpoint", "http://127.0.0.1:1/v1", "--model", "m"])
 """
 
@@ -86,7 +86,7 @@ def test_a_plain_install_does_without_every_extra_until_it_is_needed():
     done = subprocess.run([sys.executable, "-c", PLAIN], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     chosen = done.stdout.splitlines()[0]
-    assert chosen.startswith("Answers are read as text, though 4 of the first 4 traces end in formulas: math-verify")
+    assert chosen.startswith("auto read 1 question as math. math-verify")
     assert chosen.endswith('Try: pip install "pets-llm[math]"')
 
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
+from pets.answers.auto import kinds_words
 from pets.arguments import checked
 from pets.cluster import RayCluster
 from pets.core.policy import Policy
-from pets.engine.live import LiveRun
 from pets.engine.models import Endpoints, Keys, Models, model_name, model_shares
 from pets.engine.opening import Questions, problem_of, question_set_of
 from pets.engine.progress import Solution
@@ -29,6 +29,7 @@ from pets.engine.run import Engine
 from pets.engine.sources import Samplers, Sources, sources_of
 from pets.engine.spec import TOP_LOGPROBS, RunOptions, RunSpec
 from pets.engine.stream import COLD_POLICY, Stream, planned
+from pets.engine.summary import AnswerSummary
 from pets.errors import InputError
 from pets.lab import ReplayConfig
 from pets.lab import replay as replay_pools
@@ -103,7 +104,10 @@ def solve(
                     solution = await engine.run()
                 finally:
                     watching.cancel()
-                return replace(solution, answers=tuple(engine.answers()))
+                answers = tuple(engine.answers())
+                if words := kinds_words(AnswerSummary.of(answers).read_as):
+                    line.say(words)
+                return replace(solution, answers=answers)
 
     return _run_to_end(run())
 
@@ -207,7 +211,6 @@ async def stream(
         drift=None if plan is None else Drift.of(plan),
         on_alarm=lambda drift: line.say(drift.words),
     )
-    _announce_choice(running, line)
     async with running:
         work = asyncio.create_task(running.run(_arriving(questions if problems is None else problems)))
         work.add_done_callback(lambda task: answers.put_nowait(None))
@@ -376,17 +379,12 @@ def _kept_in(
 
 
 def _announce(engine: Engine, line: ProgressLine) -> None:
-    """Say where the run is kept, and how answers are read once that is known."""
-    _announce_choice(engine, line)
+    """Say where the run is kept."""
     if engine.stored_run is None and engine.store_name:
         line.say(f"This run is kept in {engine.store_name}, for `pets runs` too; store=None keeps nothing.")
     elif engine.stored_run is not None:
         paid = "it asked the same: nothing is paid again" if engine.origin == "finished" else "it goes on"
         line.say(f"Run {engine.stored_run.id} of {engine.store_name}: {paid}. new=True begins another.")
-
-
-def _announce_choice(run: LiveRun, line: ProgressLine) -> None:
-    run.on_choice = lambda chosen: line.say(str(chosen)) if chosen.traces else None
 
 
 async def _arriving(questions: Any) -> AsyncIterator[Problem]:

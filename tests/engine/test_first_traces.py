@@ -1,22 +1,16 @@
 """A run's first traces: a bad start ends it early, a good one costs no wait."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import ClassVar
 
 import pytest
 
-from pets.answers.base import AnswerType
-from pets.answers.choice import Choice
 from pets.core.budget import Budget
 from pets.core.money import Currency
 from pets.engine import Engine, RunSpec
-from pets.engine.reading import TypeChoice
-from pets.engine.resume import restored
 from pets.engine.sources import Sources
 from pets.engine.stops import FirstTraces
 from pets.engine.stream import Stream
-from pets.errors import BusyError, FirstTracesError, RefusedError
+from pets.errors import BusyError, FirstTracesError
 from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler
 from pets.store import Store
@@ -198,99 +192,6 @@ def test_a_stream_that_begins_badly_answers_nothing_and_can_go_on(tmp_path):
     assert model.traces == 16 and not answers
     run_simulated(resume(keep_going=True))
     assert model.traces == 160 and len(answers) == 20
-
-
-@dataclass(frozen=True, slots=True)
-class Undecided(AnswerType):
-    """Stands for a type that is yet to be chosen; it reads nothing."""
-
-    chosen_from_traces: ClassVar[bool] = True
-
-    def canonical(self, answer):
-        return None
-
-
-@pytest.mark.parametrize("concurrency", [1, 5, 64])
-def test_no_trace_is_counted_before_its_answer_type_is_chosen(concurrency, monkeypatch):
-    calls, told = [], []
-
-    def choose(choice, *, last):
-        calls.append((len(choice.held), last, len(told), choice.held[0][1].text))
-        return Choice(4) if last else None
-
-    monkeypatch.setattr(TypeChoice, "choose", choose)
-
-    async def run():
-        options = {"concurrency": concurrency, "budget": "8x", "on_trace": told.append}
-        async with Engine(TWENTY, sampler=Model(), answer=Undecided(), **options) as engine:
-            return await engine.run(), engine.allocator.verdict("q0").answer
-
-    solution, answer = run_simulated(run())
-    assert solution.spent == 160 and answer == "A"
-    most = min(16, concurrency)
-    assert calls[-1] == (most, True, 0, READ.text) and all(not last for _, last, _, _ in calls[:-1])
-
-
-@pytest.mark.parametrize("drained", [False, True])
-def test_traces_that_wait_for_the_choice_do_not_wait_for_traces_that_nobody_asks_for(drained):
-    model = Scripted(lambda prompt, seed: "The answer is 4.", most=1)  # one trace whatever n
-    model.gate = asyncio.Event()
-
-    async def run():
-        async with Engine(["What is 2 + 2?"], sampler=model, budget="16x") as engine:
-            task = asyncio.create_task(engine.run())
-            await until(lambda: model.requests, task)
-            if drained:
-                engine.drain()
-            model.gate.set()
-            await until(task.done)
-            return await task, [answer.answer for answer in engine.answers()]
-
-    solution, answers = asyncio.run(run())
-    assert answers == ["4"] and solution.faults["fewer choices"]
-    assert solution.spent == (1 if drained else 16)  # drained, the rest is not asked for again
-
-
-@pytest.mark.parametrize("end", ["error", "cancel"])
-def test_traces_that_waited_for_the_choice_when_the_run_broke_off_cost_what_they_used(tmp_path, end, monkeypatch):
-    path, waiting = tmp_path / "runs.db", []
-
-    def wait(choice, *, last):
-        waiting.append(len(choice.held))
-
-    monkeypatch.setattr(TypeChoice, "choose", wait)
-
-    class Ending(Scripted):
-        async def sample(self, prompt, n, seed, sampling):
-            if self.requests < 6:
-                return await super().sample(prompt, n, seed, sampling)
-            await closing.wait()
-            raise RefusedError("bad key", status=401)
-
-    async def broken_off(model):
-        options = {"budget": "40ktok", "max_tokens": 100, "store": path}
-        async with Engine([f"What is {i} + 2?" for i in range(40)], sampler=model, **options) as engine:
-            task = asyncio.create_task(engine.run())
-            await until(lambda: waiting and waiting[-1] == 6, task)
-            closing.set() if end == "error" else task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            return engine.snapshot().in_flight
-
-    closing = asyncio.Event()
-    out = asyncio.run(broken_off(Ending(lambda prompt, seed: "The answer is 4."))) - 6
-    with Store.open(path) as store:
-        (run,) = store.runs()
-        held = sum(launch.held for launch in store.view(run.id).lost())
-        assert (run.traces, run.answered, run.lost) == (6, 0, 0 if end == "error" else out)
-        assert run.spent == 6 * (10 + 5) + held
-        assert restored(store.view(run.id)).budget.spent == run.spent
-
-    async def resume():
-        async with Engine.resume(path, sampler=Scripted(lambda prompt, seed: "The answer is 4.")) as engine:
-            return await engine.run(), engine.stored_run.summary()
-
-    solution, stored = asyncio.run(resume())
-    assert solution.lost == 6 + run.lost and solution.spent == stored.spent <= 40_000  # nothing is counted twice
 
 
 def test_solve_raises_what_the_first_traces_say():

@@ -36,10 +36,3 @@ def test_samplers_and_a_judge_are_open_as_long_as_the_run():
 
     assert asyncio.run(work()) == ["a", "b"]
     assert not (one.open or two.open or judge.open)
-
-
-def test_a_choice_is_kept_and_told():
-    live, told = LiveRun(Sources()), []
-    live.on_choice = told.append
-    live.note_choice("number")
-    assert live.chosen == "number" and told == ["number"]

@@ -1,9 +1,11 @@
 """Which questions are open: a batch's are opened once, a stream's wait for the policy when nothing is in flight."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.answers.choice import Choice
+from pets.answers.number import Number
 from pets.engine import questions as module
 from pets.engine.questions import InFlight, OpenQuestions
 from pets.types import Launch
@@ -60,10 +62,12 @@ def test_launches_are_grouped_by_question_with_what_is_held_for_each():
     ]
 
 
-def test_a_type_that_was_chosen_reads_open_questions_and_those_to_come():
-    problems = [*asked("a"), *asked("b")]
-    questions = OpenQuestions(problems=problems, answer="auto")
-    first = questions.get("a")  # it names its own type: none is chosen for it
-    questions.read_as(Choice(4))
-    assert first.answer_type == questions.get("b").answer_type == Choice(4)
-    assert questions.type_name(problems[0]) == "auto"
+def test_a_type_that_was_chosen_reads_its_question_also_when_it_is_opened_again():
+    problems = [replace(problem, answer_type="auto") for problem in asked("ab")]
+    questions = OpenQuestions(problems=problems)
+    first = questions.get("a")
+    questions.choose(first, first.chosen(["The answer is 4."]))
+    assert first.answer_type == Number() and questions.get("b").answer_type.chosen_from_traces
+    questions.close(first)
+    assert (questions.get("a").answer_type, questions.get("a").read_as) == (Number(), "number")
+    assert questions.type_name(questions.problems[0]) == "number" and questions.type_name(problems[1]) == "auto"

@@ -21,7 +21,7 @@ class Numbers(Sampler):
 
 def run(path, **options):
     async def to_the_end():
-        problems = [Problem(id, Prompt.question(f"What is {id}?"), gold="7") for id in "ab"]
+        problems = [Problem(id, Prompt.question(f"What is {id}?"), "auto", gold="7") for id in "ab"]
         async with Engine(problems, sampler=Numbers(), store=path, budget="3x", **options) as engine:
             await engine.run()
 
@@ -48,3 +48,9 @@ def test_texts_that_are_not_there_and_models_that_would_be_asked_are_told(tmp_pa
         reread(1, answer="number", store=path)
     with pytest.raises(InputError, match="needs more than the texts"):
         reread(1, answer="judge", store=path)
+
+
+def test_auto_chooses_anew_for_each_question(tmp_path):
+    path = tmp_path / "runs.db"
+    run(path, answer="text")
+    assert [(row.answer, row.read_as) for row in reread(1, answer="auto", store=path)] == [("7", "number")] * 2

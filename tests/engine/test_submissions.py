@@ -254,6 +254,14 @@ def test_a_trace_that_cannot_be_read_is_charged_and_nothing_stays_held():
     assert ledger.charged + ledger.left_behind == 4 and voting.is_at_rest
 
 
+def test_auto_chooses_by_the_first_traces_of_each_question():
+    voting = VotingDriver(
+        Scripted(lambda prompt, seed: ("The answer is $5.", "The answer is 5.00.")[seed % 2]), max_n=1
+    )
+    answer = voting.outcome(answer_type="auto", max_traces=4).result()
+    assert (answer.read_as, len(answer.votes), answer.unreadable) == ("number", 1, 0)
+
+
 def test_two_that_leave_together_do_not_disturb_each_other():
     voting = VotingDriver(Paced(letters="AB"), mean=16, max_n=1, places=6)  # four of the one, two of the other
 

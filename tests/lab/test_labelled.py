@@ -80,7 +80,11 @@ def test_texts_alone_are_read_by_the_manifests_kind_or_by_what_they_look_like():
     assert read_answers(pool(asked, kind="number")).questions[0].labels == ("72", "71", "72")
     chosen = read_answers(pool(asked))
     assert chosen.questions[0].labels == ("72", "71", "72") and chosen.answer == "number"
-    assert "Answers are read as number: 3 of the first 3 traces" in chosen.note
+    assert chosen.note == "auto read 1 question as number"
+    named = PooledQuestion("n", (None,) * 2, texts=("It is Paris.", "The answer is Rome."))
+    mixed = read_answers(pool(asked, named))
+    assert [question.labels[0] for question in mixed.questions] == ["72", "paris"] and mixed.answer == "raw"
+    assert mixed.note == "auto read 1 question as number, 1 as text"
 
 
 def test_answers_that_are_texts_are_told_or_read():

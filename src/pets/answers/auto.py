@@ -1,14 +1,15 @@
-"""The type that fits: a question with lettered options is a ``choice``, the others go by what the first traces say.
+"""The type that fits a question: by the options that it lists, else by its words and what its first traces say.
 
-A run reads its first traces, takes the type that four of five of them fit, and keeps it; ``text`` where none is clear.
+A run chooses once for each question, and keeps it; ``text`` where nothing else is clear.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import ClassVar, Literal, NamedTuple
+from itertools import islice
+from typing import ClassVar, Literal
 
 from pets._extras import missing
 from pets.answers.base import AnswerType, Reading
@@ -19,48 +20,20 @@ from pets.answers.math import Math
 from pets.answers.number import Number
 from pets.answers.text import Text
 from pets.answers.yesno import YesNo
-from pets.patterns import BLANK, Pattern
+from pets.patterns import BLANK, END, Pattern
 
 TypeName = Literal["choice", "json", "math", "number", "text", "yesno"]
 TYPES: dict[TypeName, type[AnswerType]] = {
     "choice": Choice, "json": Json, "math": Math, "number": Number, "text": Text, "yesno": YesNo
 }  # fmt: skip
 CLEAR_SHARE = 0.8  # of the traces that fit a type
-FEWEST_TRACES = 2  # that a choice is made by
+MAX_TEXTS = 8  # that a choice is made by
 MAX_QUESTION_CHARS = 20_000
 MAX_SHORT_CHARS = 60  # of a passage that is a number, with its unit
 OPTION_LINES = Pattern(rf"(?m)^{BLANK}*[(\[]?([A-Z])[).:\]]{BLANK}+\S")
 OPTIONS_IN_LINE = Pattern(rf"\(([A-Z])\){BLANK}*\S", needs="(")
+OPEN_QUESTION = Pattern(rf"(?i)(?:^|[.!?:]\s|,\s)(?:who|whose|what|which|where|when|why|how|name|list){END}")
 FORMULA = Pattern(r"\\[a-zA-Z]{2,}|[a-zA-Z0-9)}]\s*\^|\$")
-
-
-class ChosenType(NamedTuple):
-    """How answers are read, and why: ``fitting`` of ``traces`` traces end as the type's answers do.
-
-    Of ``text`` they end in formulas, which cannot be compared without math-verify.
-    """
-
-    name: TypeName
-    fitting: int
-    traces: int
-
-    def __str__(self) -> str:
-        """In one line.
-
-        >>> print(choose_type(["The answer is 4.", "So 2 + 2 = 4. The answer is 4.", r"\\\\boxed{5}"]))
-        Answers are read as number: 3 of the first 3 traces end in one. --answer names another.
-        """
-        if self.name == "text" and self.fitting:
-            return (
-                f"Answers are read as text, though {self.fitting} of the first {self.traces} traces end in formulas: "
-                f"{missing('math-verify, which compares them,', 'math')}"
-            )
-        if self.name == "text":
-            return f"Answers are read as text: no other type fits the first traces ({self.traces}). --answer names one."
-        return (
-            f"Answers are read as {self.name}: {self.fitting} of the first {self.traces} traces end in one. "
-            "--answer names another."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,30 +65,48 @@ class Auto(AnswerType):
         return _answer_type(self.type or "text").read(text)
 
 
-def choose_type(texts: Iterable[str]) -> ChosenType:
-    """The type that four of five traces fit, of those that state an answer; in any order, the same."""
+def choose_type(question: str, texts: Iterable[str]) -> TypeName | None:
+    """The type that most of a question's first traces fit, of those that state an answer; ``None`` where none does.
+
+    >>> choose_type("How many are left?", ["So 12 are left.", "The answer is 12."]), choose_type("Who?", ["No idea."])
+    ('number', None)
+    """
     counts: Counter[str] = Counter()
-    total = stating = 0
-    for text in texts:
+    stating = 0
+    for text in islice(texts, MAX_TEXTS):
         types = _fitting(text)
         counts.update(types)
-        total += 1
-        stating += bool(types) or any(place != "line" for place, _ in places(text))
-    enough = max(FEWEST_TRACES, CLEAR_SHARE * stating, total / 2)
+        stating += bool(types) or Text().read(text) is not None
+    if not stating:
+        return None
+    is_open = OPEN_QUESTION.search(question[-MAX_QUESTION_CHARS:]) is not None
+    fewest = {"yesno": 2 if is_open else 1, "choice": 2}  # one odd trace makes no such question of an open one
     names: tuple[TypeName, ...] = ("json", "yesno", "choice", "number", "math")
-    name: TypeName = next((name for name in names if counts[name] >= enough), "text")
-    readable: TypeName = "text" if name == "math" and not _formulas_compare() else name
-    return ChosenType(readable, counts[name], total)
+    return next((name for name in names if counts[name] >= max(CLEAR_SHARE * stating, fewest.get(name, 1))), "text")
+
+
+def kinds_words(kinds: Mapping[str, int]) -> str:
+    """How many questions were read as what; empty where nothing was chosen.
+
+    >>> kinds_words({"number": 120, "text": 1})
+    'auto read 120 questions as number, 1 as text.'
+    """
+    if not kinds:
+        return ""
+    (first, number), *others = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    words = [f"{number:,} question{'s' * (number != 1)} as {first}", *(f"{many:,} as {name}" for name, many in others)]
+    without = missing("math-verify, which compares formulas,", "math") if "math" in kinds and not _compares() else ""
+    return f"auto read {', '.join(words)}. {without}".rstrip()
 
 
 @cache
 def _answer_type(name: TypeName) -> AnswerType:
-    """Made when it is used: formulas need an extra."""
-    return TYPES[name]()
+    """Made when it is used: formulas need an extra, and are text without it."""
+    return Text() if name == "math" and not _compares() else TYPES[name]()
 
 
-def _formulas_compare() -> bool:
-    """Whether math-verify is installed, without which there is no type for formulas."""
+def _compares() -> bool:
+    """Whether math-verify is installed, without which no formulas are compared."""
     return find_spec("math_verify") is not None
 
 
@@ -132,7 +123,7 @@ def _fitting(text: str) -> set[str]:
     if Number().canonical(passage) is not None:
         return {"number", "math"}
     if FORMULA.search(passage):
-        return {"math"} if not _formulas_compare() or _answer_type("math").extract(text) is not None else set()
+        return {"math"}
     numbers = len(passage) <= MAX_SHORT_CHARS and any(map(str.isdigit, passage))
     return {"number", "math"} if numbers and Number().extract(f"The answer is {passage}.") is not None else set()
 

@@ -14,7 +14,7 @@ from typing import Any
 from rich.live import Live
 from rich.table import Table
 
-from pets.answers.auto import ChosenType
+from pets.answers.auto import kinds_words
 from pets.cli._output import SafeConsole, count, write_output
 from pets.cli._terminal import say
 from pets.core.allocator import Allocator
@@ -72,12 +72,6 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
-
-
-def print_choice(chosen: ChosenType) -> None:
-    """Print which answer type the first traces chose."""
-    if chosen.traces:
-        say(str(chosen))
 
 
 def print_job(job: BatchJob) -> None:
@@ -163,7 +157,6 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
 
     Without a file the answers go to stdout, unless ``rows`` is False.
     """
-    engine.on_choice = print_choice
     if engine.spec.serving.batch_api:
         engine.watch_jobs(print_job)
     say(start_words(engine), *held_words(engine))
@@ -373,11 +366,13 @@ def answered_words(summary: AnswerSummary) -> str:
 
 
 def remarks(summary: AnswerSummary, max_tokens: int | None) -> Iterator[str]:
-    """What a user should know of the answers: traces without a vote; how many are right; that no votes agree.
+    """What a user should know of the answers: how they were read, traces without a vote, how many are right.
 
     ``max_tokens`` is the limit that traces were cut at.
     """
     no_votes = no_vote_words(summary, max_tokens)
+    if summary.read_as:
+        yield kinds_words(summary.read_as)
     if summary.questions and not summary.answered:
         yield f"NOT ONE QUESTION WAS ANSWERED: {no_votes or 'no trace came back.'}"
     elif no_votes:

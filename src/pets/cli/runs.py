@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import click
 
+from pets.answers.auto import kinds_words
 from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import FORMAT, Format, check_rows_output, count, make_table, print_rows, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS, answered_words
@@ -194,7 +195,8 @@ def reread(
 
         write_output(rows(), output, ANSWER_COLUMNS)
         traces = ", ".join(f"{number:,} of run {id}" for id, number in view.reused().items())
-        say(f"Run {view.id} of {opened.name}: {traces}, read as {answer}; nothing was paid. {answered_words(summary)}.")
+        words = f"Run {view.id} of {opened.name}: {traces}, read as {answer}; nothing was paid."
+        say(f"{words} {answered_words(summary)}.", *filter(None, [kinds_words(summary.read_as)]))
 
 
 @runs.verb()

@@ -24,7 +24,6 @@ from pets.cli._run import (
     interruptible,
     kept_words,
     lost_words,
-    print_choice,
     remarks,
     watch_outages,
     watched_by,
@@ -148,7 +147,6 @@ class RunningStream:
     def run(self) -> bool:
         """Run to the end; False if it was stopped before."""
         self._stream = self.make(self._print)
-        self._stream.on_choice = print_choice
         try:
             asyncio.run(self._run())
         except PetsError as error:

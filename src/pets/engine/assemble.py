@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pets.answers.auto import ChosenType
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.cost import CostEstimator, UnitCost
@@ -15,20 +14,18 @@ from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, Pacing
 from pets.engine.places import Places
 from pets.engine.progress import TargetMonitor
-from pets.engine.question import answer_type_of
 from pets.engine.questions import InFlight, OpenQuestions
-from pets.engine.reading import TraceReading, TypeChoice
+from pets.engine.reading import TraceReading
 from pets.engine.reuse import Reuse
 from pets.engine.settlement import Settlement
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
-from pets.engine.stops import FEWEST_TRACES, FirstTraces, StopRules
+from pets.engine.stops import FirstTraces, StopRules
 from pets.engine.submissions import Submissions
 from pets.questions import Problem
 from pets.store import StoredTrace
 
 NO_LIMIT = 1 << 30  # traces: those of submissions wait for a place each
-CHOOSING_TRACES = 8  # at least, that are read before more go out where they choose how answers are read
 
 Costs = CostEstimator | UnitCost
 Past = Callable[[Wiring, Costs], None]
@@ -52,16 +49,15 @@ def assemble(
     pace: Pace | None = None,
     keep_traces: bool = False,
     keep_totals: bool = False,
-    on_choice: Callable[[ChosenType], None] | None = None,
+    watch_first: bool = False,
     on_trace: Callable[[StoredTrace], None] = lambda trace: None,
 ) -> Driver:
     """The driver of ``allocator`` over ``sources``, whose questions come from ``arrivals``, as the spec says.
 
     Without arrivals they are ``problems``, a batch, of which some launches are ``awaited`` already. Seeds follow from
     the ``keys`` of questions, where they have any, and their traces come from ``reuse`` first. ``costs`` admits
-    launches where a budget is in tokens or money. With ``on_choice`` the run's first traces are watched, and choose an
-    answer type for questions that name none. ``keep_traces`` keeps every trace of an open question, ``keep_totals``
-    what answers need of each.
+    launches where a budget is in tokens or money. With ``watch_first`` a run whose first traces cast no vote stops.
+    ``keep_traces`` keeps every trace of an open question, ``keep_totals`` what answers need of each.
     """
     fetcher, costs = fetcher or fetcher_of(spec, sources), costs or costs_of(spec, allocator.budget)
     questions = OpenQuestions(
@@ -73,10 +69,10 @@ def assemble(
         keep_traces=keep_traces,
         keep_totals=keep_totals,
     )
-    first = choice = None
-    if on_choice is not None:  # half of a run's first traces choose how answers are read, if nobody says
-        first = first_traces_of(spec, allocator.budget, problems)
-        choice = TypeChoice(max(FEWEST_TRACES, first.size / 2), on_choice)
+    first = None
+    if watch_first:  # a first wave of jobs is as it is
+        alone = not spec.serving.batch_api
+        first = FirstTraces.of(allocator.budget, keep_going=spec.keeping.keep_going, alone=alone)
     target, drawn = spec.spending.target_consistency, spec.drawn
     stops = StopRules(
         allocator,
@@ -101,11 +97,10 @@ def assemble(
     judge = fetcher if sources.judge is None else Fetcher([sources.judge])
     reading = TraceReading(
         wiring,
-        choice=choice,
         judging=None if first is None else Judging(judge, fetcher.faults),
         soft_temperature=drawn.temperature if spec.reading.soft else None,
     )
-    pacing = Pacing(pace or Pace(spec.pacing.in_flight), wiring, costs, reading)
+    pacing = Pacing(pace or Pace(spec.pacing.in_flight), wiring, costs)
     seeds = spec.seeds(len(problems))
     asking = Asking(drawn, seeds, spec.reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
     held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
@@ -163,17 +158,3 @@ def costs_of(spec: RunSpec, budget: Budget) -> Costs:
         return UnitCost()
     amount = budget.total if budget.window is None else budget.total or budget.window.amount
     return CostEstimator(budget, budget.currency.hold, int(spec.spending.overshoot * amount))
-
-
-def first_traces_of(spec: RunSpec, budget: Budget, problems: Sequence[Problem]) -> FirstTraces:
-    """The first traces, more of them where they choose how answers are read; a first wave of jobs is as it is."""
-    answer = spec.reading.answer
-    choosing = (
-        any(answer_type_of(problem, answer).chosen_from_traces for problem in problems) if problems else answer is None
-    )
-    return FirstTraces.of(
-        budget,
-        keep_going=spec.keeping.keep_going,
-        fewest=CHOOSING_TRACES if choosing else FEWEST_TRACES,
-        alone=not spec.serving.batch_api,
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pets.answers.tool_calls import reading_of
-from pets.engine.question import answer_type_of, excerpt_of, prompt_of
+from pets.engine.question import answer_type_of, chosen_for, excerpt_of, prompt_of
 from pets.engine.spec import RunSpec
 from pets.errors import RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.openai.models import context_tokens
@@ -223,7 +223,7 @@ async def _live_trace(sampler: Sampler, problem: Problem, spec: RunSpec, length:
     clock = asyncio.get_running_loop().time
     started = clock()
     [trace] = await sampler.sample(prompt, 1, spec.serving.seed, replace(spec.sampling, max_tokens=limit))
-    answer_type = answer_type_of(problem, spec.reading.answer)
+    answer_type = answer_type_of(chosen_for(problem, [trace.text], spec.reading.answer), spec.reading.answer)
     reading = reading_of(answer_type, trace.text, trace.finish)
     answer = None if reading is None else reading.spelling
     name = spec_of(answer_type) or type(answer_type).__name__

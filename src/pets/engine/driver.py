@@ -121,7 +121,6 @@ class Driver:
         ending = self.stops.ending()
         if ending is None or ending.error is None:
             self._launch(ending)
-        self.settlement.reading.choose_from_last()
         return ending
 
     def _launch(self, ending: Ending | None) -> None:

@@ -15,7 +15,7 @@ from pets.engine.fetch import TraceRequest
 from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
-from pets.store import Run, RunRecord, StoredTrace
+from pets.store import Run, StoredTrace
 from pets.store.records import LOST
 from pets.types import Launch, Usage
 
@@ -67,8 +67,8 @@ class Ledger:
         """Launches of which attempts were lost are not tried again: as traces that failed, at what is charged already.
         Returns when they are durable."""
 
-    async def choose(self, answer_type: str) -> None:
-        """The answer type of questions that name none has been chosen; what they answer will be written by it."""
+    def choose(self, question: str, answer_type: str) -> None:
+        """How a question is read has been chosen from its first traces: written before them, or with them."""
 
     def begin_wave(self, wave: int) -> None:
         """Launches of the wave of that number follow."""
@@ -90,7 +90,7 @@ class _Transaction:
     charged: list[tuple[Launch, int]] = field(default_factory=list)
     cancelled: set[Launch] = field(default_factory=set)
     answered: list[str] = field(default_factory=list)
-    settings: RunRecord | None = None
+    chosen: list[tuple[str, str]] = field(default_factory=list)
     wave: int | None = None
     jobs: list[BatchJob] = field(default_factory=list)
     dropped_jobs: list[BatchJob] = field(default_factory=list)
@@ -104,10 +104,10 @@ class _Transaction:
     def write(self, run: Run) -> None:
         if self.wave is not None:
             run.save("wave", self.wave)
-        if self.settings is not None:
-            run.change(self.settings)
         if self.problems:
             run.add(self.problems)
+        if self.chosen:
+            run.set_answer_types(self.chosen)
         run.write(
             self.launched,
             self.traces,
@@ -210,14 +210,9 @@ class RunLedger(Ledger):
         """As :meth:`Ledger.given_up`."""
         await self._write_traces(traces).durable()
 
-    async def choose(self, answer_type: str) -> None:
-        """As :meth:`Ledger.choose`: once, before any trace that was read by it."""
-        settings = self._run.settings
-        if settings.answer_type == answer_type:
-            return
-        transaction = self._transaction()
-        transaction.settings = replace(settings, answer_type=answer_type)
-        await transaction.durable()
+    def choose(self, question: str, answer_type: str) -> None:
+        """As :meth:`Ledger.choose`."""
+        self._transaction().chosen.append((question, answer_type))
 
     def begin_wave(self, wave: int) -> None:
         """As :meth:`Ledger.begin_wave`: written with its first launches, or before them."""

@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
 
-from pets.answers.auto import ChosenType
 from pets.engine.batch import batch_samplers
 from pets.engine.sources import Sources
 from pets.errors import SamplerError
@@ -26,20 +25,12 @@ class LiveRun:
         """The servers that are asked now, whichever a stored run began with."""
         self.stored_run = run
         """The run in the store, once it has begun; none without a store."""
-        self.chosen: ChosenType | None = None
-        """How questions without an answer type of their own are read, once the first traces have told."""
-        self.on_choice: Callable[[ChosenType], None] = lambda chosen: None
         self.repeatable = repeatable
         self._store, self._stack = store, AsyncExitStack()
 
     def keep(self, run: Run) -> None:
         """The run has begun in the store."""
         self.stored_run = run
-
-    def note_choice(self, chosen: ChosenType) -> None:
-        """The first traces have told how answers are read."""
-        self.chosen = chosen
-        self.on_choice(chosen)
 
     def watch_jobs(self, on_job: Callable[[BatchJob], None]) -> None:
         """Hear of every batch job that is handed in."""

@@ -101,7 +101,7 @@ def open_run(
             earlier = earlier_run(opened, identity, spec.spending.budget)
         if opened is not None and earlier is not None:
             run = stack.enter_context(opened.open_run(earlier.id, code=spec.to_plain()["reading"]["answer"]))
-            spec = _asked_as(spec_of_run(run.settings, run.code), spec)
+            spec, problems = _asked_as(spec_of_run(run.settings, run.code), spec), tuple(run.problems())
             pace = run_pace(spec, run.settings, len(problems), run)  # or refuses: nothing changes
             if spec.keeping.keep_going and earlier.state != "finished":
                 run.change(kept_going(run.settings))

@@ -28,7 +28,6 @@ from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
 from pets.core.waves import ENDS, HORIZONS, Mixture, SequentialDesign
 from pets.engine.arrivals import Wiring
-from pets.engine.reading import TraceReading
 
 Floats = NDArray[np.float64]
 
@@ -227,10 +226,10 @@ class WaveClock:
 class Pacing:
     """How many traces may be in flight, and when the next wave begins."""
 
-    def __init__(self, pace: Pace, wiring: Wiring, costs: CostEstimator | UnitCost, reading: TraceReading) -> None:
+    def __init__(self, pace: Pace, wiring: Wiring, costs: CostEstimator | UnitCost) -> None:
         self.clock = WaveClock()
         self.in_flight = wiring.in_flight
-        self._pace, self._wiring, self._costs, self._reading = pace, wiring, costs, reading
+        self._pace, self._wiring, self._costs = pace, wiring, costs
         self._allocator = wiring.allocator
         self._wave: tuple[int, int] | None = None  # the one under way, and how many are left
         self._used_up = False  # what the last wave left was spent, too
@@ -249,8 +248,7 @@ class Pacing:
     def room(self) -> int:
         """How many more traces may be launched now."""
         in_flight, first = self.in_flight.total, self._wiring.stops.first_traces
-        # Traces that are held tell the policy nothing: it would be asked as blindly one by one.
-        room = (self._pace.concurrency if self._reading.holds_traces else self._limit()) - in_flight
+        room = self._limit() - in_flight
         return room if first is None or first.passed else min(room, first.room(in_flight))
 
     def _limit(self) -> int:
@@ -282,14 +280,14 @@ class Pacing:
 
         What is left after the last wave is spent in one more.
         """
-        allocator, in_flight, held = self._allocator, self.in_flight.total, self._reading.holds_traces
+        allocator, in_flight = self._allocator, self.in_flight.total
         if not self._pace.waves or not self._costs.can_launch() or not allocator.budget.expected:
             return False
-        if in_flight and not held:
+        if in_flight:
             return allocator.waves_left > 0 and self._leave_stragglers()
-        if allocator.waves_left:  # traces that are held tell the policy nothing, and wait for more
+        if allocator.waves_left:
             return allocator.next_wave()
-        if in_flight or self._used_up:
+        if self._used_up:
             return False
         self._used_up = True
         return allocator.next_wave(extra=True)

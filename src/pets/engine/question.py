@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from pets.answers.auto import Auto
+from pets.answers.auto import Auto, choose_type
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Classes, Reading
+from pets.answers.choice import Choice
 from pets.answers.tool_calls import reading_of
 from pets.core.certificate import Decision
 from pets.core.money import Currency
@@ -48,15 +49,40 @@ def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -
 
     ``auto`` overrides no type that a question names itself.
     """
-    spec = problem.answer_type if override is None else override
-    answer_type = cached_answer_type(spec) if isinstance(spec, str) else spec
-    if override is not None and isinstance(answer_type, Auto):
-        own = cached_answer_type(problem.answer_type)
-        answer_type = answer_type if isinstance(own, Auto) else own
-    if not isinstance(answer_type, Auto):
-        return answer_type
+    named = _named_type(problem, override)
+    return named.settled(_words_of(problem), problem.options) if isinstance(named, Auto) else named
+
+
+def _named_type(problem: Problem, override: str | AnswerType | None) -> AnswerType:
+    """The type that is named for a question, be it ``auto``; what ``auto`` has chosen for it is its own."""
+    named = _made(problem.answer_type if override is None else override)
+    if override is None or not isinstance(named, Auto):
+        return named
+    own = _made(problem.answer_type)
+    return named if own == Auto() else own
+
+
+def _made(answer: str | AnswerType) -> AnswerType:
+    return cached_answer_type(answer) if isinstance(answer, str) else answer
+
+
+def _words_of(problem: Problem) -> str:
     content = problem.prompt.content
-    return answer_type.settled(content if isinstance(content, str) else content[-1].content, problem.options)
+    return content if isinstance(content, str) else content[-1].content
+
+
+def chosen_for(problem: Problem, texts: Iterable[str], override: str | AnswerType | None = None) -> Problem:
+    """The question with the type that ``auto`` chooses for it from the texts of its first traces.
+
+    As it is where it needs no choice, or where none of them states an answer.
+
+    >>> chosen_for(Problem("q", Prompt.question("What is 2 + 2?"), "auto"), ["It is 4."]).answer_type
+    'auto:type=number'
+    """
+    if not answer_type_of(problem, override).chosen_from_traces:
+        return problem
+    name = choose_type(_words_of(problem), texts)
+    return problem if name is None else replace(problem, answer_type=f"auto:type={name}")
 
 
 def instructions(problems: Iterable[Problem], override: str | AnswerType | None = None) -> set[str]:
@@ -122,7 +148,7 @@ class Answer:
     dollars, where a price is known. ``warmup`` is the pattern of the first four traces. ``text`` is the surest trace
     that gave the answer; where there is none, a part of one that gave none. ``complete`` is True where the policy had
     all that it wanted of the question. ``right`` says whether the answer is ``gold``, where that can be told.
-    ``error`` says why a question was given up, or not asked at all.
+    ``error`` says why a question was given up, or not asked at all. ``read_as`` is the answer type that ``auto`` chose.
     """
 
     id: str
@@ -146,16 +172,17 @@ class Answer:
     error: str | None = None
     zone: float | None = None
     canonical: str | None = None
+    read_as: str | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """A row of JSON; gold, right, error and zone only where there is one.
+        """A row of JSON; gold, right, error, zone and read_as only where there is one.
 
         >>> Answer("q1", "42", {"42": 3}, 0.8, traces=3).to_plain()["votes"]
         {'42': 3}
         """
         first = {"id": self.id, "answer": self.answer, "canonical": self.canonical, "votes": dict(self.votes)}
         row = first | {column.name: getattr(self, column.name) for column in fields(self) if column.name not in first}
-        for name in ("gold", "right", "error", "zone"):
+        for name in ("gold", "right", "error", "zone", "read_as"):
             if row[name] is None:
                 del row[name]
         return row
@@ -258,7 +285,7 @@ UNCOUNTED = Uncounted()
 
 
 class OpenQuestion:
-    """A question, what has come back for it, and how its texts are read.
+    """A question, what has come back for it, and how its texts are read: as ``answer`` says, else as the question says.
 
     With ``keep_traces`` every trace is kept, else the totals alone. ``confidence_kind`` is the confidence by which a
     trace is sure, ``price`` what traces cost in money; ``options`` the size of a closed answer set where neither the
@@ -268,7 +295,7 @@ class OpenQuestion:
     def __init__(
         self,
         problem: Problem,
-        answer_type: AnswerType,
+        answer: str | AnswerType | None = None,
         *,
         position: int = 0,
         options: int | None = None,
@@ -279,9 +306,8 @@ class OpenQuestion:
         payer: str = "",
         reader: TraceReader | None = None,
     ) -> None:
-        self.problem, self.position, self.price = problem, position, price
+        self.position, self.price = position, price
         self.confidence_kind = confidence_kind
-        self.options = problem.options or answer_type.options or options
         self.totals = totals or QuestionTotals()
         self.traces: dict[int, StoredTrace] | None = {} if keep_traces else None
         self.raw: dict[int, Mapping[str, Any]] = {}
@@ -291,7 +317,8 @@ class OpenQuestion:
         self._merges: list[tuple[str, str]] = []
         self._joined: dict[str, str] = {}  # forms that a model has put into a class, with its name
         self._reader = reader
-        self.read_as(answer_type)
+        self.take(problem, answer)
+        self.options = problem.options or self.answer_type.options or options
         self.compared_seconds = 0.0  # of processor time, that comparing its answers has taken
 
     @property
@@ -304,11 +331,23 @@ class OpenQuestion:
         """What the allocator is told of it."""
         return Question(self.id, options=self.options)
 
-    def read_as(self, answer_type: AnswerType) -> None:
-        """Read its traces as another type does, before the first was read."""
-        self.answer_type = answer_type
-        merges = answer_type.merges and self._reader is None  # forms of other readers are their own
-        self._classes: Classes | None = answer_type.classes() if merges else None
+    def take(self, problem: Problem, answer: str | AnswerType | None = None) -> None:
+        """Read its traces as the problem says, before the first has a vote."""
+        self.problem, self.answer_type = problem, answer_type_of(problem, answer)
+        merges = self.answer_type.merges and self._reader is None  # forms of other readers are their own
+        self._classes: Classes | None = self.answer_type.classes() if merges else None
+
+    def chosen(self, texts: Iterable[str]) -> Problem:
+        """As :func:`chosen_for`, by the texts of its first traces."""
+        return chosen_for(self.problem, texts)
+
+    @property
+    def read_as(self) -> str | None:
+        """The answer type that ``auto`` has chosen; ``None`` where another was named, or nothing is chosen yet."""
+        named = _made(self.problem.answer_type)
+        if not isinstance(named, Auto) or named == self.answer_type or answer_type_of(self.problem) != self.answer_type:
+            return None
+        return "choice" if isinstance(self.answer_type, Choice) else named.type
 
     def read(self, completions: Iterable[Completion]) -> list[Reading | None]:
         """The answer of each trace; one that was cut at its limit gave none."""
@@ -448,6 +487,7 @@ class OpenQuestion:
             right=self.is_right(answer),
             error=error,
             zone=None if verdict.weights is not None else zone or None,
+            read_as=self.read_as,
         )
 
     def is_right(self, answer: str | None) -> bool | None:

@@ -72,9 +72,8 @@ class OpenQuestions:
         """Open questions of a stream or a gateway with nothing in flight."""
         self.totals: dict[str, QuestionTotals] = {}
         """What answers need of each question, where it is kept."""
-        self.chosen_type: AnswerType | None = None
-        """How the questions are read whose answer type was chosen from the first traces, once it is."""
-        self.problems = problems
+        self.problems = list(problems)
+        """Those of a batch, each with the answer type that was chosen for it, once it is."""
         self._positions = {problem.id: position for position, problem in enumerate(problems)}
         self._answer, self._options = answer, dict(options or {})
         self._confidence, self._price = confidence, price
@@ -87,13 +86,10 @@ class OpenQuestions:
 
     def make(self, problem: Problem, position: int, totals: QuestionTotals | None = None) -> OpenQuestion:
         """A question as this run reads it; it is open once it is given to :meth:`open`."""
-        answer_type = answer_type_of(problem, self._answer)
-        if answer_type.chosen_from_traces and self.chosen_type is not None:
-            answer_type = self.chosen_type
         spec = self._answer if isinstance(self._answer, str) else problem.answer_type
         return OpenQuestion(
             problem,
-            answer_type,
+            self._answer,
             position=position,
             options=self._options.get(spec),
             confidence_kind=self._confidence,
@@ -138,12 +134,11 @@ class OpenQuestions:
         self.idle.discard(question.id)
         del self.by_id[question.id]
 
-    def read_as(self, answer_type: AnswerType) -> None:
-        """Read questions that name no type as this one does; none of their traces was counted yet."""
-        self.chosen_type = answer_type
-        for question in self.by_id.values():
-            if question.answer_type.chosen_from_traces:
-                question.read_as(answer_type)
+    def choose(self, question: OpenQuestion, problem: Problem) -> None:
+        """Read a question as ``problem`` has it from now on; none of its traces has a vote yet."""
+        question.take(problem)
+        if self.problems:
+            self.problems[question.position] = problem
 
     def labels_of(self, id: str, forms: list[str]) -> dict[str, str]:
         """Name the classes of a batch's answers of an earlier run; those of the traces to come will join them."""
@@ -155,7 +150,5 @@ class OpenQuestions:
 
     def type_name(self, problem: Problem) -> str:
         """How a question's answers are read, as users name it."""
-        spec = self._answer or problem.answer_type
-        if self.chosen_type is not None and answer_type_of(problem, self._answer).chosen_from_traces:
-            spec = spec_of(self.chosen_type) or spec
-        return spec if isinstance(spec, str) else type(spec).__name__
+        answer_type = answer_type_of(problem, self._answer)
+        return spec_of(answer_type) or type(answer_type).__name__

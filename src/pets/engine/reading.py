@@ -20,13 +20,12 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
-from pets.answers.auto import Auto, ChosenType, choose_type
 from pets.answers.base import AnswerType, Reading
 from pets.engine.arrivals import Wiring
 from pets.engine.judging import Judging
 from pets.engine.question import UNREAD, OpenQuestion
 from pets.prompts import TokenAlternatives, is_cut
-from pets.registry import spec_of
+from pets.questions import Problem
 from pets.samplers import Completion
 from pets.store import StoredTrace
 from pets.types import SoftVote
@@ -68,6 +67,14 @@ class ReadingThreads:
             if not answer_type.asks_model:
                 await question.classify(map(form_of, readings), self._compare)
         return readings
+
+    async def choose(self, question: OpenQuestion, completions: Sequence[Completion]) -> Problem:
+        """The question with the answer type that its first traces choose."""
+        texts = [completion.text for completion in completions if not is_cut(completion.finish)]
+        if sum(map(len, texts)) <= LONG_READ_CHARS:
+            return question.chosen(texts)
+        async with self._turn("reading", question):
+            return await asyncio.wrap_future(self._worker("reading").submit(lambda: question.chosen(texts)).outcome)
 
     def end_soon(self) -> None:
         """The run is to end: what is still being read a second later is given up."""
@@ -140,30 +147,8 @@ class ReadingThreads:
         return self._threads[thread]
 
 
-class TypeChoice:
-    """Chooses how questions that name no answer type are read, from the first ``traces`` that were not cut.
-
-    None of their traces is counted before. ``on_choice`` hears what was chosen.
-    """
-
-    def __init__(self, traces: float, on_choice: Callable[[ChosenType], None] = lambda chosen: None) -> None:
-        self.held: list[tuple[OpenQuestion, Completion]] = []
-        """Traces that wait for the choice."""
-        self.made = asyncio.Event()
-        self._traces, self._on_choice = traces, on_choice
-
-    def choose(self, *, last: bool) -> AnswerType | None:
-        """The type that the traces held speak for; ``None`` waits for more, unless no more can come."""
-        texts = [completion.text for _, completion in self.held if not is_cut(completion.finish)]
-        if not last and len(texts) < self._traces:
-            return None
-        chosen = choose_type(texts)
-        self._on_choice(chosen)
-        return Auto(chosen.name).settled("")
-
-
 class TraceReading:
-    """Reads what traces say, and by what they vote: in threads, with a judge, by a type that the first ones choose.
+    """Reads what traces say, and by what they vote: in threads, with a judge, by a type that a question's first choose.
 
     ``judging`` asks a model which answers are the same. ``soft_temperature`` is that of the sampling where votes are
     soft.
@@ -173,18 +158,17 @@ class TraceReading:
         self,
         wiring: Wiring,
         *,
-        choice: TypeChoice | None = None,
         judging: Judging | None = None,
         soft_temperature: float | None = None,
     ) -> None:
-        self._wiring, self._choice, self._judging = wiring, choice, judging
+        self._wiring, self._judging = wiring, judging
         self._soft_temperature = soft_temperature
         self.threads = ReadingThreads()
 
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
         """The answer of each trace; the traces are put at what they cost with their judgements."""
-        if question.answer_type.chosen_from_traces and self._choice is not None:
-            await self._await_choice(self._choice, question, completions)
+        if question.answer_type.chosen_from_traces:
+            await self._choose(question, completions)
         readings = await self.threads.read(question, completions)
         if question.answer_type.asks_model and self._judging is not None:
             names = await self._judging.join(question, completions, list(map(form_of, readings)))
@@ -206,40 +190,12 @@ class TraceReading:
             for trace, completion in zip(traces, completions, strict=True)
         ]
 
-    @property
-    def holds_traces(self) -> bool:
-        """Whether traces wait for an answer type to be chosen."""
-        return self._choice is not None and bool(self._choice.held)
-
-    def choose_from_last(self) -> None:
-        """Have a type chosen by the traces held where no more can come."""
-        choice = self._choice
-        if choice is not None and choice.held and len(choice.held) >= self._wiring.in_flight.total:
-            self._choose(choice, last=True)
-
-    async def _await_choice(
-        self, choice: TypeChoice, question: OpenQuestion, completions: Sequence[Completion]
-    ) -> None:
-        if not choice.made.is_set():
-            choice.held += [(question, completion) for completion in completions]
-            self._choose(choice, last=False)
-            self._wiring.wake()  # the last ones that can come decide
-            await choice.made.wait()
-        if self._wiring.questions.chosen_type is not None:
-            await self._wiring.ledger.choose(spec_of(self._wiring.questions.chosen_type) or "")
-
-    def _choose(self, choice: TypeChoice, *, last: bool) -> None:
-        """Have a type chosen by the traces held; at the ``last`` without a choice questions keep their own."""
-        chosen = choice.choose(last=last)
-        if chosen is None and not last:
-            return
-        if chosen is not None:
-            self._wiring.questions.read_as(chosen)
-            for question, _ in choice.held:
-                if question.answer_type.chosen_from_traces:
-                    question.read_as(chosen)
-        choice.held = []
-        choice.made.set()
+    async def _choose(self, question: OpenQuestion, completions: Sequence[Completion]) -> None:
+        """Have the traces that came first choose how all of their question are read, where they state an answer."""
+        problem = await self.threads.choose(question, completions)
+        if problem is not question.problem and question.answer_type.chosen_from_traces:  # no other came in between
+            self._wiring.questions.choose(question, problem)
+            self._wiring.ledger.choose(question.id, problem.answer_type)
 
 
 def soft_vote(

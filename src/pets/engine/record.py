@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from pets.answers.auto import Auto, choose_type
 from pets.answers.base import AnswerType
 from pets.answers.recorded import Recorded
 from pets.answers.tool_calls import reading_of
@@ -25,7 +24,7 @@ from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble
 from pets.engine.driver import Driver
 from pets.engine.pacing import Pace
-from pets.engine.question import OpenQuestion, answer_type_of
+from pets.engine.question import OpenQuestion, answer_type_of, chosen_for
 from pets.engine.reading import form_of
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
@@ -216,9 +215,8 @@ def pooled(
 
 
 def _type_of(problem: Problem, texts: Sequence[str]) -> AnswerType:
-    """How a question's answers are read: ``auto`` by its own traces, since whole questions are read."""
-    answer_type = answer_type_of(problem)
-    return Auto(choose_type(texts).name) if isinstance(answer_type, Auto) else answer_type
+    """How a question's answers are read, ``auto`` by its first traces."""
+    return answer_type_of(chosen_for(problem, texts))
 
 
 @dataclass(frozen=True, slots=True)

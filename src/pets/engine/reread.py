@@ -1,15 +1,17 @@
 """Votes anew over the texts that a store holds, for nothing: a new run whose traces are all reused."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pets.arguments import checked
-from pets.engine.question import UNREAD, Answer, answer_type_of
+from pets.engine.question import UNREAD, Answer, answer_type_of, chosen_for, group_by_question
 from pets.engine.reading import read_again
 from pets.engine.resume import restored, results
 from pets.errors import InputError, StateError
 from pets.prompts import is_cut
+from pets.questions import Problem
+from pets.questions.files import AUTO
 from pets.registry import as_answer_type
 from pets.store import RunView, Store, StoredTrace
 from pets.store.database import DEFAULT_STORE
@@ -21,7 +23,7 @@ def reread_run(store: Store, run: int | str, answer: str) -> RunView:
     """The new run of the store that reads what another run's traces said as ``answer``; that run stays as it is."""
     view = store.view(run)
     reader = as_answer_type(answer)
-    if reader.asks_model or reader.chosen_from_traces:
+    if reader.asks_model:
         raise InputError(
             f"--answer {answer} needs more than the texts: `pets solve` with the questions of run {view.id} and that "
             "answer type reuses its traces."
@@ -31,8 +33,9 @@ def reread_run(store: Store, run: int | str, answer: str) -> RunView:
         raise StateError(f"run {view.id} of {store.name} kept no texts (--no-texts), or they were deleted.")
     reading = {**settings.spec.get("reading", {}), "answer": answer}
     record = replace(settings, spec={**settings.spec, "reading": reading}, answer_type=None)
-    with store.create(record, view.problems(), keys=view.keys()) as new:
-        traces = _read_anew(view, answer)
+    problems = list(_chosen(view, answer))
+    with store.create(record, problems, keys=view.keys()) as new:
+        traces = _read_anew(view, problems, answer)
         while some := [trace for _, trace in zip(range(TRACES_PER_WRITE), traces, strict=False)]:
             new.write([trace.launch for trace in some], some)
         if view.summary().state == "finished":
@@ -40,9 +43,22 @@ def reread_run(store: Store, run: int | str, answer: str) -> RunView:
     return store.view(new.id, code=answer)
 
 
-def _read_anew(view: RunView, answer: str) -> Iterator[StoredTrace]:
+def _chosen(view: RunView, answer: str) -> Iterator[Problem]:
+    """The questions of a run without what was chosen for them; ``auto`` chooses anew, from their first traces."""
+    groups = group_by_question(view.traces())
+    id, traces = next(groups, ("", []))
+    for problem in view.problems():
+        texts: list[str] = []
+        if id == problem.id:
+            texts = [trace.text for trace in traces if trace.error is None and not is_cut(trace.finish)]
+            id, traces = next(groups, ("", []))
+        named = problem.answer_type.partition(":")[0]
+        yield chosen_for(replace(problem, answer_type=AUTO) if named == AUTO else problem, texts, answer)
+
+
+def _read_anew(view: RunView, problems: Iterable[Problem], answer: str) -> Iterator[StoredTrace]:
     """The traces of a run as another answer type reads them."""
-    types = {problem.id: answer_type_of(problem, answer) for problem in view.problems()}
+    types = {problem.id: answer_type_of(problem, answer) for problem in problems}
     for trace in view.traces():
         finish = "stop" if trace.finish == UNREAD else trace.finish
         origin = trace.reused_from or view.id

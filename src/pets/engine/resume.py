@@ -126,7 +126,7 @@ def earlier_run(store: Store, identity: str, budget: str) -> RunSummary | None:
 
 
 def spec_of_run(record: RunRecord, code: str | None = None) -> RunSpec:
-    """The spec that a stored run was begun with, and the answer type that its first traces chose.
+    """The spec that a stored run was begun with; one of before has one answer type that its first traces chose.
 
     Answers that were read by code are taken as they are recorded, unless the user named it again: ``code``.
     """
@@ -282,7 +282,7 @@ def restored(view: RunView) -> Allocator:
     by_id = {problem.id: problem for problem in problems}
 
     def labels(id: str, forms: list[str]) -> dict[str, str]:
-        return OpenQuestion(by_id[id], answer_type_of(by_id[id], spec.reading.answer)).restore(forms)
+        return OpenQuestion(by_id[id], spec.reading.answer).restore(forms)
 
     allocator = new_allocator(spec, view.settings, problems)
     adopt_run(allocator, view, labels, spec.confidence_kind)
@@ -332,7 +332,7 @@ def answers(
         own = current if id == problem.id else None
         if id == problem.id:
             id, current = next(pending, ("", None))
-        question = OpenQuestion(problem, answer_type_of(problem, spec.reading.answer), price=price, totals=own)
+        question = OpenQuestion(problem, spec.reading.answer, price=price, totals=own)
         verdict, failure = allocator.verdict(problem.id), (failures or {}).get(problem.id)
         error = None if failure is None or verdict.votes else str(failure)
         complete = allocator.complete(problem.id, over=over)

@@ -206,10 +206,8 @@ class Engine(LiveRun):
         else:
             kept = driver.questions.totals
             totals = ((p.id, kept[p.id]) for p in self.problems if p.id in kept)
-        spec = self.spec if self.chosen is None else self.spec.settled(self.chosen.name)
-        return answers(
-            self.problems, driver.allocator, totals, spec, price, driver.stops.failures, over=self._over(driver)
-        )
+        problems, failures = driver.questions.problems, driver.stops.failures
+        return answers(problems, driver.allocator, totals, self.spec, price, failures, over=self._over(driver))
 
     @property
     def points_given_up(self) -> float:
@@ -317,7 +315,7 @@ class Engine(LiveRun):
             fetcher=fetcher_of(spec, self.sources, leaves_jobs=leaves_jobs),
             pace=self.pace,
             keep_totals=self._store is None,
-            on_choice=self.note_choice,
+            watch_first=True,
             on_trace=self._totals.counted,
         )
 

@@ -159,7 +159,7 @@ class Stream(LiveRun):
             ledger=self._ledger,
             past=None if past is None else self._adopt,
             costs=costs,
-            on_choice=self.note_choice,
+            watch_first=True,
         )
 
     @classmethod

@@ -13,7 +13,7 @@ from pets.engine.arrivals import Arrivals, Asking, Wiring
 from pets.engine.fetch import Receiver, TraceRequest
 from pets.engine.places import Places
 from pets.engine.progress import policy_certificate
-from pets.engine.question import Answer, OpenQuestion, TraceReader, answer_type_of
+from pets.engine.question import Answer, OpenQuestion, TraceReader
 from pets.errors import BudgetError, BusyError, RefusedError, SamplerError, first_error
 from pets.questions import Problem
 from pets.samplers import Sampling, Seeds
@@ -118,10 +118,8 @@ class Submissions(Arrivals):
 
         Cancelled, it charges the requests in flight and gives back the rest.
         """
-        answer_type, payer, reader = answer_type_of(problem), limits.payer, limits.reader
-        question = OpenQuestion(
-            problem, answer_type, position=limits.seed, keep_traces=True, payer=payer, reader=reader
-        )
+        payer, reader = limits.payer, limits.reader
+        question = OpenQuestion(problem, position=limits.seed, keep_traces=True, payer=payer, reader=reader)
         vote = self.votes[question.id] = OpenVote(question, limits)
         try:
             async with asyncio.timeout_at(limits.deadline):

@@ -38,6 +38,7 @@ class AnswerSummary:
     judged: int = 0  # questions with gold that could be compared
     judged_answered: int = 0  # those of them with an answer
     right: int = 0
+    read_as: Counter[str] = field(default_factory=Counter)  # questions by the answer type that auto chose
     agreed: Counter[int] = field(default_factory=Counter)  # questions without two votes that differ, by their traces
     excerpt: str = ""  # of a trace, where nothing was answered so far
     error: str = ""  # the last one
@@ -64,6 +65,8 @@ class AnswerSummary:
         self.judged_answered += answer.right is not None and answer.answer is not None
         self.right += answer.right is True
         self.error = answer.error or self.error
+        if answer.read_as is not None:
+            self.read_as[answer.read_as] += 1
         if answer.answer is None and not self.excerpt:
             self.excerpt = answer.text or ""
         self.agreed[answer.traces] += len(answer.votes) == 1

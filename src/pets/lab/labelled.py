@@ -5,11 +5,12 @@ reads the texts where there are any, by the code that reads the texts of a live 
 are compared.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from pets.answers.auto import choose_type
+from pets.answers.auto import Auto, choose_type, kinds_words
 from pets.answers.base import AnswerType
 from pets.answers.final import places
 from pets.errors import InputError
@@ -22,7 +23,7 @@ LONG_ANSWER_CHARS = 80  # longer strings are what models say, and no answers
 TEXT_WORDS = 4  # as many are, where one states an answer
 READ_SHARE = 0.5  # of the recorded strings, that an answer type reads if they are such answers
 SHOW_HOW = "Say how they are read: --answer auto, number, choice, math, ...; --answer raw takes them as they are."
-AUTO_TEXTS = 1_000  # by which the type that fits is chosen
+SAMPLED_TEXTS = 1_000  # that show whether answers are whole texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,9 @@ class LabelledPool:
 def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     """The pool's votes by the given answer type, by default that of its manifest, else as recorded (``raw``).
 
-    Texts are read where an answer type is given, or where there is nothing else (by ``auto``, the type that they look
-    like, which ``note`` names); so are recorded answers that turn out
-    to be texts. Choices whose answers are bare digits, all of them, are read as the labels of that range. A manifest's
+    Texts are read where an answer type is given, or where there is nothing else (by ``auto``, each question by the type
+    that its traces look like, which ``note`` counts); so are recorded answers that turn out to be texts.
+    Choices whose answers are bare digits, all of them, are read as the labels of that range. A manifest's
     type that reads fewer than half of the answers is not what these strings are: then they are taken as recorded, and
     ``note`` says so. In a pool of choices the options are the different answers of the whole pool. A question to which
     no trace gave an answer is left out, and ``note`` says so. Where nothing can be read it raises.
@@ -87,15 +88,16 @@ def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     if not pool.questions:
         raise InputError(f'pool "{pool.name}" has no question; there is nothing to replay.')
     spec = answer or (_digits(pool) if pool.kind == "choice" else None) or _manifest_kind(pool) or _unnamed(pool)
-    chosen = choose_type(islice(_strings(pool), AUTO_TEXTS)) if spec == "auto" else None
-    spec = spec if chosen is None else chosen.name
-    kind = None if spec == RAW else make_answer_type(spec)
-    if kind is None:
+    chosen: Counter[str] = Counter()
+    if spec == RAW:
         questions, note = [_question(question, question.answers, None) for question in pool.questions], ""
     else:
-        questions, note = _read(pool, kind, spec, asked=answer is not None)
-    if chosen is not None:
-        note = "; ".join(filter(None, (note, str(chosen).rstrip("."))))
+        kinds = _kinds(pool, spec)
+        questions, note = _read(pool, kinds, spec, asked=answer is not None)
+        chosen.update(kind.type for kind in kinds.values() if isinstance(kind, Auto) and kind.type)
+    if chosen:
+        note = "; ".join(filter(None, (note, kinds_words(chosen).rstrip("."))))
+        spec = next(iter(chosen)) if len(chosen) == 1 else RAW  # of several kinds, the labels are what they are
     options = None
     if spec.partition(":")[0] == "choice":
         options = max(2, len({label for question in questions for label in question.labels} - {None}))
@@ -105,15 +107,22 @@ def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     return read.without(silent, "has no answer that could be read")
 
 
-def _read(pool: Pool, kind: AnswerType, spec: str, *, asked: bool) -> tuple[list[LabelledQuestion], str]:
-    """Labels by an answer type, and what there is to say of them."""
+def _kinds(pool: Pool, spec: str) -> Mapping[str, AnswerType]:
+    """How each question is read, by its id."""
+    if spec != "auto":
+        return dict.fromkeys((question.id for question in pool.questions), make_answer_type(spec))
+    return {q.id: Auto(choose_type("", filter(None, q.texts or q.answers)) or "text") for q in pool.questions}
+
+
+def _read(pool: Pool, kinds: Mapping[str, AnswerType], spec: str, *, asked: bool) -> tuple[list[LabelledQuestion], str]:
+    """Labels by answer types, and what there is to say of them."""
     if any(q.texts is not None and (asked or _unread(q)) for q in pool.questions):
-        return [_question(q, _from_texts(q, kind), kind) for q in pool.questions], ""
-    questions = [_question(q, q.answers, kind) for q in pool.questions]
+        return [_question(q, _from_texts(q, kinds[q.id]), kinds[q.id]) for q in pool.questions], ""
+    questions = [_question(q, q.answers, kinds[q.id]) for q in pool.questions]
     if _share_read(pool, questions) >= READ_SHARE:
         return questions, ""
     if asked or _holds_texts(pool):
-        extracted = [_question(q, _extracted(q.answers, kind), kind) for q in pool.questions]
+        extracted = [_question(q, _extracted(q.answers, kinds[q.id]), kinds[q.id]) for q in pool.questions]
         if _share_read(pool, extracted) > max(READ_SHARE, _share_read(pool, questions)):
             return extracted, f'its answers are whole texts: "{spec}" reads the answer of each'
     if asked:
@@ -197,7 +206,7 @@ def _manifest_kind(pool: Pool) -> str | None:
 def _holds_texts(pool: Pool) -> bool:
     """Whether most of the recorded answers are whole texts, by the first thousand of them."""
     recorded = (answer for question in pool.questions for answer in question.answers if answer is not None)
-    texts = [_is_text(answer) for answer in islice(recorded, AUTO_TEXTS)]
+    texts = [_is_text(answer) for answer in islice(recorded, SAMPLED_TEXTS)]
     return sum(texts) > READ_SHARE * len(texts)
 
 

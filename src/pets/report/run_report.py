@@ -15,7 +15,7 @@ import numpy as np
 from pets.core.allocator import Allocator
 from pets.core.money import amount_words
 from pets.engine.progress import Certifier, TraceTotals, decisions_of
-from pets.engine.question import Answer, OpenQuestion, answer_type_of, group_by_question
+from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
 from pets.engine.spec import RunSpec
 from pets.engine.summary import AnswerSummary, no_vote_words, wilson
@@ -122,7 +122,7 @@ def _questions(view: RunView, spec: RunSpec, problems: Sequence[Problem], alloca
     questions = []
     for id, problem in chosen.items():
         traces = groups.get(id, [])
-        question = OpenQuestion(problem, answer_type_of(problem, spec.reading.answer))
+        question = OpenQuestion(problem, spec.reading.answer)
         names = question.restore(trace.answer for trace in traces if trace.answer is not None)
         classes = dict.fromkeys(names.values())
         right = [name for name in classes if question.is_right(name)]

@@ -54,7 +54,8 @@ class RunRecord:
 
     ``spec`` is what the user said, in sections as :meth:`pets.engine.spec.RunSpec.to_plain` writes it; ``total`` is
     what its budget comes to in the currency's smallest unit, or ``window`` of a stream without an end: so many
-    questions share so much. ``answer_type`` is the one that the first traces chose. ``sources`` tell the model and
+    questions share so much. ``answer_type`` is the one for all questions that the first
+    traces of a run of before chose. ``sources`` tell the model and
     server of each endpoint from all others, empty where nobody can. Seeds follow from a question's prompt, those of
     runs of before from its place.
     """

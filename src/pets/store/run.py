@@ -174,6 +174,12 @@ class Run(RunView):
         with self._database.transaction() as transaction:
             transaction.executemany(sql.SET_ANSWER, rows)
 
+    def set_answer_types(self, chosen: Iterable[tuple[str, str]]) -> None:
+        """Write how questions are read, now that it is known."""
+        rows = [(self.id, id, answer_type) for id, answer_type in chosen]
+        with self._database.transaction() as transaction:
+            self._put(transaction, sql.SET_ANSWER_TYPE, rows, [id for _, id, _ in rows])
+
     @staticmethod
     def check(problem: Problem) -> None:
         """Refuse a question that cannot be kept, before others are written with it."""

@@ -44,6 +44,7 @@ QUESTIONS = (
     "WHERE run = ?1 AND position > ?2 ORDER BY position LIMIT ?3"
 )
 HAS_QUESTION = "SELECT 1 FROM questions WHERE run = ?1 AND id = ?2"
+SET_ANSWER_TYPE = "UPDATE questions SET answer = ?3 WHERE run = ?1 AND id = ?2"
 MARK_ANSWERED = "UPDATE questions SET answered = ?3 WHERE run = ?1 AND id = ?2"
 ANSWERED = "SELECT id FROM questions WHERE run = ?1 AND answered IS NOT NULL"
 
