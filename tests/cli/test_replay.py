@@ -194,3 +194,26 @@ def test_a_rule_of_ones_own_is_compared_with_a_column_of_its_own_spend(folder, t
     ]
     spent = {row["policy"]: row["mean"] for row in rows if row["metric"] == "own_traces"}
     assert spent == {"Two()": 2.0}
+
+
+def test_on_the_clock_a_table_has_tokens_and_time_of_every_hurry_and_a_picture(folder):
+    result = run(folder / "toy.model.jsonl", *FEW, "--clock", "--train", "14", "--plots", folder / "plots")
+    assert result.exit_code == 0
+    cells = [
+        [cell.strip() for cell in line.strip("│").split("│")] for line in result.stdout.splitlines() if "│" in line
+    ]
+    hurries = [row for row in cells if row[0] == "asc"]
+    assert [row[1] for row in hurries] == [f"hurry {hurry:g}" for hurry in (0, 0.25, 0.5, 1, 2)]
+    alone = next(row for row in cells if row[0] == "asc:places=1")
+    assert alone[2] == alone[3] == hurries[0][2] and float(hurries[0][3]) < float(alone[3])  # tokens and time
+    assert {row[0] for row in cells} >= {"lead", "all:32", "its_beta", "short_m:8/16", "asc:batch=2"}
+    assert sorted(path.name for path in (folder / "plots").iterdir())[1] == "toy.model.clock.png"
+
+
+def test_a_pool_without_lengths_has_no_clock(tmp_path):
+    (tmp_path / "toy.jsonl").write_text(json.dumps({"id": "q", "answers": ["A", "B", "A"]}))
+    result = pets("replay", tmp_path / "toy.jsonl", "--clock", "--policy", "asc")
+    assert (
+        result.returncode == 2
+        and 'pool "toy" has no "tokens"; a clock needs the length of every trace' in result.stderr
+    )

@@ -1,5 +1,7 @@
 """Small synthetic pools, replayed once, and stored runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,13 @@ def make_pool(name="toy", questions=14, traces=24, gold=True):
 @pytest.fixture(scope="session")
 def pool():
     return make_pool()
+
+
+@pytest.fixture(scope="session")
+def timed_pool(pool):
+    """The same pool with the length of every trace."""
+    questions = (replace(q, tokens=tuple(range(9, 9 + len(q.answers)))) for q in pool.questions)
+    return replace(pool, questions=tuple(questions))
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import pytest
 
 from pets.lab import ReplayConfig, read_answers, replay, traces_at_mean
 from pets.lab.calibration import Certified, calibrate
-from pets.report.charts import draw_curves, draw_difficulty, draw_reliability, leader_share, series, spreads
+from pets.report.charts import draw_clock, draw_curves, draw_difficulty, draw_reliability, leader_share, series, spreads
 from pets.report.style import drawn_svg
 
 
@@ -133,3 +133,10 @@ def test_a_dot_a_bin_that_is_not_empty():
     assert rows[0]["label"] == f"okg ({calibration.error:.3f})"
     assert [row["count"] for row in rows] == [0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 2]  # the last bin ends at 1
     assert "toy" in drawn_svg(chart)
+
+
+def test_the_clock_has_a_line_of_hurries_and_a_point_for_one_setting(timed_pool):
+    (result,) = replay([timed_pool], ["asc", "all:8"], clock=True, repetitions=2, size=12)
+    chart = draw_clock(result)
+    assert [row["at"] for row in chart["data"]["values"]] == [*(f"hurry {h:g}" for h in (0, 0.25, 0.5, 1, 2)), "rule 1"]
+    assert "hurry" in drawn_svg(chart)

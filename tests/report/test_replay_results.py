@@ -1,5 +1,7 @@
 """What ``pets.replay`` hands back, read, tabulated and plotted."""
 
+from dataclasses import replace
+
 import pytest
 from IPython.core.formatters import HTMLFormatter, SVGFormatter
 
@@ -30,3 +32,11 @@ def test_a_notebook_shows_a_replay_as_a_table_and_a_plot(tmp_path, recorded):
     assert repr(results) == "<ReplayResults: okg, uniform on mine>"
     assert SVGFormatter()(results.plot()).startswith("<svg")
     assert [path.suffix for path in results.plot().save(tmp_path / "curves")] == [".png", ".svg", ".pdf"]
+
+
+def test_on_the_clock_a_notebook_shows_times_and_the_front_of_hurry(recorded):
+    questions = [replace(q, tokens=tuple(range(1, len(q.answers) + 1))) for q in recorded.questions]
+    results = pets.replay(pets.Pool("mine", questions, "text"), ["asc", "all:8"], clock=True, repetitions=1, size=16)
+    table = HTMLFormatter()(results)
+    assert table.count("<tr>") == 7 and "p95 time" in table and "<td>hurry 0.25</td>" in table
+    assert "What time costs" in SVGFormatter()(results.plot())

@@ -1,5 +1,7 @@
 """Tables: their columns and cells."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from pets.lab.mixture import Candidate, ChosenModels, MixtureLab
 from pets.report.tables import (
     certificate_table,
     choice_table,
+    clock_table,
     mixture_table,
     pool_table,
 )
@@ -19,6 +22,14 @@ def test_a_pool_has_a_row_for_each_policy_and_says_what_bounds_it(pool_result):
     table = pool_table(pool_result, rows([pool_result]))
     assert list(table.columns[0].cells) == [result.policy for result in pool_result.results]
     assert table.title.startswith("toy: 14 questions x 16 traces, 2 repetitions, pass@1")
+
+
+def test_the_clock_has_a_row_for_each_hurry_and_no_accuracy_without_gold(timed_pool):
+    bare = replace(timed_pool, questions=tuple(replace(question, gold=None) for question in timed_pool.questions))
+    (result,) = replay([bare], ["lead", "all:8"], clock=True, repetitions=2, size=12)
+    table = clock_table(result)
+    assert list(table.columns[1].cells) == ["hurry 0", "hurry 0.25", "hurry 0.5", "hurry 1", "hurry 2", ""]
+    assert set(table.columns[6].cells) == {"-"}
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,8 @@ from pets.report import (
     certificate_table,
     charts_library,
     choice_table,
+    clock_table,
+    draw_clock,
     draw_curves,
     draw_difficulty,
     draw_reliability,
@@ -53,6 +55,7 @@ DEFAULT_WEIGHTED = (
     "conf_guided:keep=50",
     "conf_guided:keep=90",
 )
+DEFAULT_CLOCK = ("asc", "lead", "asc:places=1", "asc:batch=2", "all:32", "its_beta", "short_m:8/16")
 SECONDS_PER_TRACE = 4e-5  # of one policy in one repetition, on one core of 2024
 WORTH_SAYING_S = 20.0
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -115,6 +118,7 @@ def replay(
     \b
     pets replay gpqa.jsonl --policy okg --policy uniform
     pets replay a.jsonl+b.jsonl                two models' answers to the same questions, by turns
+    pets replay gpqa.jsonl --clock             what hurry costs and saves, where the pool has lengths
 
     Each repetition draws traces of every question at random; all policies see the same. Self-consistency is agreement
     with the vote of all of them, or of others with --reference disjoint. Offline policies are followed trace by trace,
@@ -124,7 +128,9 @@ def replay(
     check_rows_output(result.output, *paths)
     if result.plots is not None:
         charts_library()
-    plain = protocol.reference == "whole" and not protocol.weighted  # what certificates can be checked against
+    plain = protocol.reference == "whole" and not (
+        protocol.weighted or protocol.clock
+    )  # what certificates can be checked against
     if result.certificates or (result.plots is not None and plain):
         protocol = replace(protocol, certified=CERTIFIED_AT)
     pools, mixtures = reading.read_mixtures(paths)
@@ -173,13 +179,14 @@ def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[st
     """Every policy that these pools allow."""
     if protocol.weighted:
         return DEFAULT_WEIGHTED
+    batch, online = (DEFAULT_CLOCK, ("price",)) if protocol.clock else (DEFAULT, DEFAULT_ONLINE)
     try:
         for pool in pools:
             protocol.train_of(len(pool.questions))
     except InputError as error:
         say(f"Online policies are left out: {error}")
-        return DEFAULT
-    return DEFAULT + DEFAULT_ONLINE
+        return batch
+    return batch + online
 
 
 def _print_notes(result: PoolResult, pool: Pool, pool_size: int) -> None:
@@ -195,7 +202,7 @@ def _print_notes(result: PoolResult, pool: Pool, pool_size: int) -> None:
 
 def _print_tables(results: Sequence[PoolResult], table: Sequence[Row]) -> None:
     for pool in results:
-        print_table(pool_table(pool, table), keys=2)
+        print_table(clock_table(pool) if pool.config.clock else pool_table(pool, table), keys=2)
     if (certified := certificate_table(table)) is not None:
         print_table(certified, keys=2)
 
@@ -221,11 +228,13 @@ def _print_mixture(mixture: MixedPools, protocol: ReplayConfig, answer: str | No
 
 
 def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], answer: str | None) -> None:
-    """Three pictures per pool: its curves, where the budget went, and whether certificates are what they say."""
+    """Per pool its curves, where the budget went, and whether certificates are what they say; or time and tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, Chart] = {}
     for pool, result in zip(pools, results, strict=True):
-        pictures = {"curves": draw_curves(result), "difficulty": draw_difficulty(result, read_answers(pool, answer))}
+        pictures = {"clock": draw_clock(result)} if result.config.clock else {"curves": draw_curves(result)}
+        if not result.config.clock:
+            pictures["difficulty"] = draw_difficulty(result, read_answers(pool, answer))
         if reliability := certificates([result]):
             pictures["reliability"] = draw_reliability(reliability, f"{pool.name}: are certificates what they say?")
         files |= {f"{pool.name}.{name}": picture for name, picture in pictures.items()}

@@ -240,7 +240,7 @@ def _contender(choice: str | Policy) -> Contender:
 
 
 def _racing(choice: str | Policy) -> Contender:
-    """A contender on the clock: over HURRIES at its own threshold or budget, or at its own pace over those."""
+    """A contender on the clock: over HURRIES, or at its own pace (a price rule then over mean budgets)."""
     base, pace = paced(choice) if isinstance(choice, str) else (choice, None)
     contender, name = _contender(base), choice if isinstance(choice, str) else name_of(choice)
     policy = contender.policy
@@ -252,7 +252,10 @@ def _racing(choice: str | Policy) -> Contender:
     if policy.rounds:
         pace = RacePace(batch=1.0) if pace is None else replace(pace, batch=pace.batch or 1.0)
     contender = replace(contender, name=name, setting="clock", pace=pace)
-    return contender if pace is not None else replace(contender, option="hurry", values=HURRIES)
+    if pace is None:
+        return replace(contender, option="hurry", values=HURRIES)
+    option = contender.option or ""
+    return replace(contender, values=(getattr(policy, option),)) if hasattr(policy, option) else contender
 
 
 def _options_set(choice: str | Policy, policy: Policy) -> set[str]:

@@ -227,8 +227,8 @@ def _moments(curve: Curve, draw: Draw, config: ReplayConfig) -> dict[float, Floa
 def _gathered(
     pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender], outcomes: Sequence[Repetition]
 ) -> PoolResult:
-    limit, no_limit = attainable(pool, config)
-    zone_limit = attainable(pool, config, config.tolerance)[0] if config.tolerance else None
+    limit, no_limit = (None, "") if config.clock else attainable(pool, config)
+    zone_limit = attainable(pool, config, config.tolerance)[0] if config.tolerance and not config.clock else None
     return PoolResult(
         pool=pool.name,
         questions=len(pool.questions),

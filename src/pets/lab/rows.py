@@ -73,6 +73,10 @@ def certificates(pools: Sequence[PoolResult]) -> dict[str, Calibration]:
 
 def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
     yield from _bounds(pool)
+    if pool.config.clock:  # each rule at its own threshold or budget: no level is asked for
+        for result in pool.results:
+            yield from _sweep(result)
+        return
     spends = _matched_spends(pool, matched)
     reference = dict(_metrics(pool.result(against), spends))
     reference_levels = resampled_levels(pool, pool.result(against), LEVELS)

@@ -304,6 +304,40 @@ def _difficulty_panel(
     }
 
 
+def draw_clock(pool: PoolResult) -> Chart:
+    """Time against tokens: hurries, or mean budgets, are a line, a single setting is a point; left below is best."""
+    styles = line_styles(dict.fromkeys(result.policy for result in pool.results))
+    rows: list[dict[str, Any]] = []
+    for result in pool.results:
+        columns = [result.on_clock["trace_tokens"], result.on_clock["time"], result.consistency]
+        points = zip(result.values, *(column.mean(axis=0).tolist() for column in columns), strict=True)
+        rows += [
+            {"label": result.policy, "at": f"{result.option} {value:g}", "value": f"{value:g}", "order": place}
+            | {"tokens": round(tokens, 3), "time": round(time, 3), "consistency": round(consistency, 5)}
+            for place, (value, tokens, time, consistency) in enumerate(points)
+        ]
+    scale = {"type": "log", "nice": False, "padding": 12}
+    axes = {
+        name: {"field": field, "type": "quantitative", "title": f"{field}, in mean traces", "scale": scale}
+        for name, field in (("x", "tokens"), ("y", "time"))
+    }
+    legend = by_label(styles, styles, styles)
+    tooltip = [{"field": "label"}, {"field": "at"}, {"field": "tokens"}, {"field": "time"}]
+    tooltip.append({"field": "consistency", "format": ".2%"})
+    point = {**axes, "color": legend["color"], "shape": legend["shape"], "tooltip": tooltip}
+    named = {"transform": [{"filter": "indexof(datum.at, 'hurry') == 0"}]}
+    layers = [
+        layer("line", None, {"strokeWidth": 2}, **axes, color=legend["color"], order={"field": "order"}),
+        layer("point", None, {"filled": True, "size": 60, "opacity": 1}, **point),
+        named | layer("text", None, {"align": "left", "dx": 6, "dy": -7}, **axes, text={"field": "value"}),
+    ]
+    return titled(
+        {"data": {"values": rows}, "width": PANEL_WIDTH, "height": PANEL_HEIGHT, "layer": layers},
+        f"What time costs: the front of hurry ({pool.pool})",
+        f"{pool.questions} questions, {pool.size} traces each, {pool.config.repetitions} draws. Numbers: hurry.",
+    )
+
+
 def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Chart:
     """A dot with its 95 % interval for each bin, bins of few certificates faint, above the number in each bin.
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from pets.engine.progress import html_table
 from pets.lab import LEVELS, PoolResult, traces_at_mean
-from pets.report.charts import draw_curves
+from pets.report.charts import draw_clock, draw_curves
 from pets.report.style import FAINT, INK, LINE, Chart, charts_library, save, themed
+from pets.report.tables import CLOCK_COLUMNS, clock_rows
 
 
 class ReplayResults(tuple[PoolResult, ...]):
@@ -31,8 +32,8 @@ class ReplayResults(tuple[PoolResult, ...]):
         return {policy: float(np.mean([pool[policy] for pool in pools])) for policy in policies}
 
     def plot(self) -> "CurvesPlot":
-        """Self-consistency, and accuracy where gold is known, against traces per question."""
-        charts = [draw_curves(pool) for pool in self]
+        """Self-consistency, and accuracy where gold is known, against traces; on the clock time against tokens."""
+        charts = [draw_clock(pool) if pool.config.clock else draw_curves(pool) for pool in self]
         return CurvesPlot(charts[0] if len(charts) == 1 else {"vconcat": charts})
 
     def __repr__(self) -> str:
@@ -40,6 +41,9 @@ class ReplayResults(tuple[PoolResult, ...]):
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
+        if self and self[0].config.clock:
+            rows = [[pool.pool, *row] for pool in self for row in clock_rows(pool)]
+            return html_table(["pool", "policy", "at", *CLOCK_COLUMNS], rows)
         traces = {level: self.traces_at(level) for level in LEVELS}
         rows = [[policy, *(_cell(column[policy]) for column in traces.values())] for policy in traces[LEVELS[0]]]
         return html_table(["traces per question for", *(f"{level:.4g}" for level in LEVELS)], rows)

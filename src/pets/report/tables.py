@@ -50,6 +50,35 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
     return table
 
 
+CLOCK_COLUMNS = ("tokens", "time", "p95 time", "consistency", "accuracy", "cancelled")
+
+
+def clock_rows(pool: PoolResult) -> list[list[str]]:
+    """A row for each policy and hurry, or threshold or budget: what a race takes, and what its votes are worth."""
+    table = []
+    for result in pool.results:
+        clock = result.on_clock
+        tables = (clock["trace_tokens"], clock["time"], clock["p95_time"], result.consistency, result.accuracy)
+        columns = [values.mean(axis=0).tolist() for values in (*tables, clock["cancelled"])]
+        for point, value in enumerate(result.values):
+            swept = f"{result.option} {value:g}" if len(result.values) > 1 else ""
+            cells = [f"{column[point]:.{digits}f}" for column, digits in zip(columns, (2, 2, 2, 4, 4, 1), strict=True)]
+            table.append([result.policy, swept, *("-" if cell == "nan" else cell for cell in cells)])
+    return table
+
+
+def clock_table(pool: PoolResult) -> Table:
+    """:func:`clock_rows` for a terminal."""
+    caption = (
+        "Tokens and time in the question's own mean trace, from its first launch to its settled vote; traces cancelled "
+        "when it was,\nwhose tokens so far count. Finishing first is not random: consistency has what that costs."
+    )
+    table = _table(_title(pool), caption, ["policy", "at"], CLOCK_COLUMNS)
+    for row in clock_rows(pool):
+        table.add_row(*row)
+    return table
+
+
 def certificate_table(rows: Sequence[Row]) -> Table | None:
     """One row for each pool and policy; ``None`` if no certificates were made."""
     cells = {
