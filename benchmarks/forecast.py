@@ -1,21 +1,22 @@
 """Is a forecast what comes true? Forecast and realised spend for a self-consistency, on recorded pools.
 
-    python -m benchmarks.forecast [POOLS] [--repetitions 2] [--traces 2 4 8] [--levels 0.95 0.99] [--runs 8]
+    python -m benchmarks.forecast [POOLS] [--repetitions 6] [--forecasts 2] [--traces 2 4 8] [--levels 0.95 0.99]
 
 For every pool of 100 recorded questions or more: okg spends 2, 4 and 8 traces per question on average, drawn with
-replacement from the pool, whose vote is then the vote over infinitely many. Its tallies there teach a prior, the batch
-is played on (`pets.engine.forecast`), and the mean traces per question at which the forecast reaches a level are set
-against those at which okg, going on from the same start, does by the mean of the repetitions (not less than the start).
-Both are rising curves. No question gets more than 64 traces; a level that is not reached then counts as 64 per
-question, what it takes to find out, in forecast and realised spend alike. Printed for every pool, start and level: the
-median forecast, what is realised, and the ratio; in the end the quartiles of |ratio - 1| of all, of those *ahead*,
-whose level is neither there at the start nor out of reach (the others are easy), and of all single forecasts, with how
-many levels are out of reach and how often that was forecast. Without recorded pools only the starter pool.
+replacement from the pool, whose vote is then the vote over infinitely many. From its tallies there the batch is played
+on (`pets.engine.forecast`), and the mean traces per question at which the forecast reaches a level are set against
+those at which okg does that goes on to 64 of each question: the smallest budget at which its self-consistency, the mean
+of all repetitions, made to rise, is the level, and not less than the start. A level that is not reached counts as 64
+per question, what it takes to find out, in forecast and realised spend alike. The first repetitions make a forecast
+each. Printed for every pool, start and level: the forecasts, what is realised, and the median ratio; what the forecast
+takes for the self-consistency at the start and what it is. In the end the quartiles of |ratio - 1| of all forecasts, of
+those *ahead*, whose level is neither there at the start nor out of reach (the others are easy), and how many levels out
+of reach were forecast as such. Without recorded pools only the starter pool.
 """
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ from benchmarks._pools import recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import Tally, majority
-from pets.engine.forecast import MAX_TRACES, forecast
+from pets.engine.forecast import MAX_TRACES, Forecast, forecast
 from pets.lab.config import ReplayConfig
 from pets.lab.labelled import LabelledPool, read_answers
 from pets.pools import Pool, load, read_pools
@@ -40,13 +41,18 @@ LEAST_QUESTIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Forecasts of a pool's spend for a level, one per repetition, and the spend that came true, per question."""
+    """Forecasts of a pool's spend for a level, and the spend that came true, per question.
+
+    ``now`` is what the forecasts take for the self-consistency at the start, ``true`` what it is; means.
+    """
 
     pool: str
     start: int
     level: float
     forecasts: tuple[float, ...]
     realised: float
+    now: float
+    true: float
 
     @property
     def ratios(self) -> list[float]:
@@ -85,42 +91,41 @@ def okg_run(
     rows = {question.id: row for row, question in enumerate(questions)}
     asked = [Question(question.id, options=pool.options) for question in questions]
     allocator = Allocator(make_policy("okg"), Budget(N * MAX_TRACES, MAX_TRACES), asked)
-    right, agree, tallies = np.zeros(N, dtype=np.bool_), [0.0], {}
+    right, agree, tallies = [False] * N, [0], {}
     while launches := allocator.ask(1):
-        for launch in launches:
-            row = rows[launch.question]
-            question = questions[row]
-            drawn = int(rng.integers(len(question.labels)))
-            tokens = question.tokens[drawn] if question.tokens else 0
-            allocator.tell(Trace(launch.question, launch.number, question.labels[drawn], tokens=tokens))
-            answer = allocator.verdict(launch.question).answer
-            right[row] = answer is not None and answer == targets[row]
-            agree.append(right.mean())
-        for start in starts:
-            if allocator.told == start * N:
-                tallies[start] = [allocator.tally(question.id) for question in questions]
-    return np.array(agree), tallies
+        ((id, number),) = launches
+        row = rows[id]
+        question = questions[row]
+        drawn = int(rng.integers(len(question.labels)))
+        tokens = question.tokens[drawn] if question.tokens else 0
+        allocator.tell(Trace(id, number, question.labels[drawn], tokens=tokens))
+        before, right[row] = right[row], allocator.verdict(id).answer == targets[row]
+        agree.append(agree[-1] + right[row] - before)
+        if allocator.told in [start * N for start in starts]:
+            tallies[allocator.told // N] = [allocator.tally(question.id) for question in questions]
+    return np.array(agree) / N, tallies
 
 
 def measured(
-    pool: Pool, config: ReplayConfig, starts: Sequence[int], levels: Sequence[float], runs: int
+    pool: Pool, config: ReplayConfig, starts: Sequence[int], levels: Sequence[float], forecasts: int
 ) -> list[Outcome]:
     """Forecasts and realised spend of one pool."""
     read, curves = read_answers(pool), []
-    budgets: dict[tuple[int, float], list[float]] = {(start, level): [] for start in starts for level in levels}
+    played: dict[int, list[Forecast]] = {start: [] for start in starts}
     for repetition in range(config.repetitions):
         curve, tallies = okg_run(read, np.random.default_rng(config.seeds(pool.name, repetition)), starts)
         curves.append(curve)
-        for start, seen in tallies.items():
-            played = forecast(seen, make_policy("okg"), targets=levels, runs=runs, seed=repetition)
-            for level in levels:
-                budget = played.budget_for(level)
-                budgets[start, level].append(float(MAX_TRACES) if budget is None else budget)
-    N = len(read.questions)
-    return [
-        Outcome(pool.name, start, level, tuple(found), max(float(start), spend_at(curves, N, level)))
-        for (start, level), found in budgets.items()
-    ]
+        for start, seen in tallies.items() if repetition < forecasts else ():
+            played[start].append(forecast(seen, make_policy("okg"), targets=levels, seed=repetition))
+    N, outcomes = len(read.questions), []
+    for start, found in played.items():
+        now = float(np.mean([one.consistency[0] for one in found]))
+        true = float(np.mean([curve[start * N] for curve in curves]))
+        for level in levels:
+            budgets = [MAX_TRACES if (budget := one.budget_for(level)) is None else budget for one in found]
+            realised = max(float(start), spend_at(curves, N, level))
+            outcomes.append(Outcome(pool.name, start, level, tuple(budgets), realised, now, true))
+    return outcomes
 
 
 def quartiles(errors: Sequence[float]) -> dict[str, float]:
@@ -129,39 +134,38 @@ def quartiles(errors: Sequence[float]) -> dict[str, float]:
     return {"of": len(errors), "lower": lower, "median": median, "upper": upper}
 
 
-def pools_of(folder: str | None) -> Iterator[Pool]:
-    """The recorded pools and the starter, if they have so many questions as recorded."""
-    for path in recorded(folder):
-        if len(path.read_text(encoding="utf-8").splitlines()) >= LEAST_QUESTIONS:
-            yield from read_pools([path], skip_bad=True)
-    yield load("starter")
+def pools_of(folder: str | None) -> list[Pool]:
+    """The recorded pools that have so many questions as recorded; without any, the starter."""
+    files = [path for path in recorded(folder) if len(path.read_text("utf-8").splitlines()) >= LEAST_QUESTIONS]
+    return read_pools(files, skip_bad=True) if files else [load("starter")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pools", nargs="?", help="their folder; else PETS_POOLS")
-    parser.add_argument("--repetitions", type=int, default=2)
+    parser.add_argument("--repetitions", type=int, default=6)
+    parser.add_argument("--forecasts", type=int, default=2, help="repetitions that make one")
     parser.add_argument("--traces", type=int, nargs="+", default=(2, 4, 8))
     parser.add_argument("--levels", type=float, nargs="+", default=(0.95, 0.99))
-    parser.add_argument("--runs", type=int, default=8, help="simulated runs of a forecast")
     args = parser.parse_args()
     print(__doc__)
     config = ReplayConfig(repetitions=args.repetitions)
     outcomes: list[Outcome] = []
     for pool in pools_of(args.pools):
-        for outcome in measured(pool, config, args.traces, args.levels, args.runs):
+        for outcome in measured(pool, config, args.traces, args.levels, args.forecasts):
             outcomes.append(outcome)
             place = "out of reach" if outcome.out_of_reach else "" if outcome.ahead else "there at the start"
             print(
-                f"{pool.name:34}{outcome.start:3} {outcome.level:g}  forecast {np.median(outcome.forecasts):6.2f}  "
+                f"{pool.name:34}{outcome.start:3} {outcome.level:g}  now {outcome.now:.3f} ({outcome.true:.3f})  "
+                f"forecast {' '.join(f'{mean:6.2f}' for mean in outcome.forecasts)}  "
                 f"realised {outcome.realised:6.2f}  ratio {outcome.ratio:.2f}  {place}",
                 flush=True,
             )
     unreached = [outcome for outcome in outcomes if outcome.out_of_reach]
     figures = {
-        "error": quartiles([abs(outcome.ratio - 1.0) for outcome in outcomes]),
-        "error_ahead": quartiles([abs(outcome.ratio - 1.0) for outcome in outcomes if outcome.ahead]),
-        "error_of_single_forecasts": quartiles([abs(ratio - 1.0) for outcome in outcomes for ratio in outcome.ratios]),
+        "error": quartiles([abs(ratio - 1.0) for outcome in outcomes for ratio in outcome.ratios]),
+        "error_ahead": quartiles([abs(ratio - 1.0) for one in outcomes if one.ahead for ratio in one.ratios]),
+        "error_of_consistency_now": quartiles([abs(outcome.now - outcome.true) for outcome in outcomes]),
         "out_of_reach": len(unreached),
         "out_of_reach_as_forecast": sum(outcome.ratio >= 1.0 for outcome in unreached),
     }

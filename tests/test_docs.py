@@ -153,7 +153,7 @@ def test_what_does_not_exist_is_found(line):
 NOT_RUN = ("mock", "serve", "demo")  # until they are stopped; of the last its own tests
 FASTER = {
     "replay": ("--repetitions", "1", "--pool-size", "4", "--workers", "1", "--policy", "uniform"),
-    "forecast": ("--repetitions", "1", "--max-budget", "24x"),
+    "forecast": ("--max-budget", "24x"),
 }  # of commands that would take minutes, which the pages say
 CHEAPER = {"5usd": "0.001usd", "+2usd": "+0.0001usd", "16x": "6x"}
 

@@ -306,8 +306,8 @@ def test_a_run_is_resumed_topped_up_and_forecast(questions, serve, tmp_path):
     assert again.stdout == out.read_text() and mock.stats.traces == 20
     assert pets("resume", "last", "--budget", "+15", "--store", store).exit_code == 0
     assert mock.stats.traces == 35
-    found = pets("forecast", 1, "--store", store, "--max-budget", "8x", "--repetitions", 2, "--target-consistency", 0.5)
-    assert "8 runs of 10 questions" not in found.stderr and "2 runs of 10 questions played on" in found.stderr
+    found = pets("forecast", 1, "--store", store, "--max-budget", "8x", "--target-consistency", 0.5)
+    assert "10 questions played on" in found.stderr
     plain = json.loads(found.stdout)
     total = round(10 * plain["mean_budget_for"]["0.5"])
     way_on = "the run is there already" if total <= 35 else f"pets resume 1 --budget ={total} --store {store}"
@@ -326,7 +326,7 @@ def test_a_run_at_its_cap_keeps_the_rest_says_which_target_it_missed_and_goes_on
     assert "Every question has the 3 traces that --max-traces allows: the rest of the budget was kept." in solved.stderr
     assert "The target of 0.9999 was not reached with at most 3 per question" in solved.stderr
     assert "pets resume 1 --max-traces 6" in solved.stderr and mock.stats.traces == 30
-    found = pets("forecast", 1, "--store", store, "--repetitions", 2, "--target-consistency", 0.9999)
+    found = pets("forecast", 1, "--store", store, "--target-consistency", 0.9999)
     assert "self-consistency 0.9999: not reached with at most 3 per question" in found.stderr
     assert "can only raise that" in refused("resume", 1, "--max-traces", 2, "--store", store)
     assert pets("resume", 1, "--max-traces", 6, "--store", store).exit_code == 0

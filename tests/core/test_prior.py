@@ -135,7 +135,7 @@ def test_the_mixture_is_a_posterior_and_its_draws_have_its_mean():
             for part in parts
         )
         rng = np.random.default_rng(0)
-        assert np.mean([prior.draw(tally, rng)[0] for _ in range(3000)]) == pytest.approx(mean, abs=0.02)
+        assert np.mean([theta[0] for theta in prior.draws(tally, 3000, rng)]) == pytest.approx(mean, abs=0.02)
 
 
 def draw(rng, a, K, traces):

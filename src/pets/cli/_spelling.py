@@ -43,7 +43,6 @@ OPTIONS: Mapping[str, str] = {
     "fit --rounds": "--policy price:rounds=N",
     "fit --zone": "--policy price:rounds=3,zone=X",
     "forecast --seed": "0: leave it out",
-    "forecast --runs": "--repetitions",
     "forecast --up-to": "--max-budget 24x",
     "forecast --target": "--target-consistency",
     "mock --answers": "the argument: pets mock ANSWERS.json",

@@ -1,7 +1,7 @@
 """``pets forecast``: what budget for which self-consistency, from a run or a pool."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, option_group, verb
 from pets.cli._output import FORMAT, Format, SafeConsole, count, is_for_people, print_rows, progress_bar
 from pets.cli._terminal import echo, echo_drawing, say
+from pets.core.allocator import Allocator
 from pets.engine.budget import Amount
 from pets.engine.forecast import Forecast
 from pets.engine.forecast import forecast as play_on
@@ -22,8 +23,11 @@ from pets.errors import InputError
 from pets.lab import replay
 from pets.pools import pool_files, read_pool
 from pets.registry import make_policy, typed_policy
-from pets.store import RunSummary, Store
+from pets.store import RunSummary, RunView, Store
 from pets.store.database import DEFAULT_STORE
+
+REPETITIONS = 8  # of a pool that is replayed
+MORE_TRACES, MORE_BUDGET = 4, 4  # of a question where its cap is in the way, and times what a trace of each costs
 
 
 @option_group("Forecast")
@@ -52,16 +56,9 @@ class ForecastOptions:
         return mean
 
 
-@option_group("Simulation")
-class SimulationOptions:
-    """How the forecast is made."""
-
-    repetitions: int = option("How many runs are simulated or replayed.", 8, within=Interval(1, 100))
-
-
 @verb()
 @click.argument("run", metavar="RUN|POOL", default="last")
-def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions) -> None:
+def forecast(run: str, question: ForecastOptions) -> None:
     """Say which mean budget reaches which self-consistency, with the curve.
 
     \b
@@ -74,22 +71,24 @@ def forecast(run: str, question: ForecastOptions, simulation: SimulationOptions)
     comes with the command that takes the run there. The curve is drawn on stderr; its points are one line of JSON on
     stdout where that is no terminal, or as --format says.
     """
-    with progress_bar("playing on") as progress:
-        if question.store is None and not run.isdecimal() and run != "last":
-            source = _replayed(Path(run), question, simulation, progress)
-        else:
-            source = _played_on(question.store or DEFAULT_STORE, run, question, simulation, progress)
+    if question.store is None and not run.isdecimal() and run != "last":
+        with progress_bar("replaying") as progress:
+            source = _replayed(Path(run), question, progress)
+    else:
+        path = question.store or DEFAULT_STORE
+        with Store.open(path, create=False) as store:
+            view = store.view(run)
+            source = played_on(
+                view,
+                restored(view),
+                path,
+                policy=question.policy,
+                targets=question.target_consistency,
+                up_to=question.up_to,
+            )
     curve, questions = source.curve, source.questions
     _draw(curve, question.policy)
-    budgets = {f"{target:g}": curve.budget_for(target) for target in question.target_consistency}
-    say(f"Self-consistency is the share of answers that are {source.vote}; now {curve.consistency[0]:.3f}.")
-    lines = []
-    for target, mean in budgets.items():
-        if mean is None:
-            words = source.not_reached(question.up_to)
-        else:
-            words = f"{mean:.1f}x ({round(mean * questions):,} traces in all){source.way_on(mean)}"
-        lines.append(f"self-consistency {target}: {words}")
+    budgets, lines = source.budgets(question.target_consistency, question.up_to)
     if not is_for_people(question.format):
         say(*lines)
     points = [
@@ -113,12 +112,33 @@ class ForecastSource:
     run: RunSummary | None = None
     store: str = DEFAULT_STORE
 
+    def budgets(
+        self, targets: Sequence[float], up_to: float | None = None
+    ) -> tuple[dict[str, float | None], list[str]]:
+        """Say what self-consistency means; hand back the mean budget of each target, and lines about them."""
+        say(f"Self-consistency is the share of answers that are {self.vote}; now {self.curve.consistency[0]:.3f}.")
+        budgets, lines = {f"{target:g}": self.curve.budget_for(target) for target in targets}, []
+        for target, mean in budgets.items():
+            if mean is None:
+                words = self.not_reached(up_to)
+            else:
+                words = f"{mean:.1f}x ({round(mean * self.questions):,} traces in all){self.way_on(mean)}"
+            lines.append(f"self-consistency {target}: {words}")
+        return budgets, lines
+
     def not_reached(self, up_to: float | None) -> str:
         """Why a target has no budget: the cap of a question, or the end of what was looked at."""
         end = float(self.curve.mean_budget[-1])
         if self.cap is None or end < self.cap:
             return f"more than {end if up_to is None else up_to:g}x"
-        return f"not reached with at most {self.cap} per question: {self.curve.consistency[-1]:.3f} is the most"
+        words = f"not reached with at most {self.cap} per question: {self.curve.consistency[-1]:.3f} is the most"
+        raised = f"--max-traces {MORE_TRACES * self.cap} --budget +{MORE_BUDGET}x"
+        return words if self.run is None else f"{words}; a question may get more with: {self.resume(raised)}"
+
+    def resume(self, options: str) -> str:
+        """The command that goes on with the run."""
+        place = "" if self.store == DEFAULT_STORE else f" --store {shlex.quote(self.store)}"
+        return f"pets resume {'' if self.run is None else self.run.id} {options}{place}"
 
     def way_on(self, mean: float) -> str:
         """The command that takes the run to a mean budget, in its own unit; nothing for a pool."""
@@ -130,41 +150,41 @@ class ForecastSource:
             return "; the run is there already"
         number, unit = currency.shown(total)
         amount = {"traces": f"{total}", "tokens": f"{total}tok"}.get(unit, f"{number:.6g}usd")
-        place = "" if self.store == DEFAULT_STORE else f" --store {shlex.quote(self.store)}"
-        return f": pets resume {self.run.id} --budget ={amount}{place}"
+        return f": {self.resume(f'--budget ={amount}')}"
 
 
-def _played_on(
-    path: str, run: str, question: ForecastOptions, simulation: SimulationOptions, progress: Callable[[int, int], None]
+def played_on(
+    view: RunView,
+    allocator: Allocator,
+    path: str,
+    *,
+    targets: Sequence[float],
+    policy: str = "okg",
+    up_to: float | None = None,
 ) -> ForecastSource:
-    """A run, played on under the prior that its own traces teach."""
-    with Store.open(path, create=False) as store:
-        view = store.view(run)
-        allocator, ids, summary = restored(view), [problem.id for problem in view.problems()], view.summary()
-        tallies = [allocator.tally(id) for id in sampled(ids, PRIOR_QUESTIONS)]
-        cap = allocator.budget.cap
-    say(f"{count(simulation.repetitions, 'run')} of {count(len(ids), 'question')} played on: up to a minute.")
-    curve = play_on(
-        tallies,
-        make_policy(question.policy),
-        up_to=question.up_to,
-        max_traces=cap,
-        targets=question.target_consistency,
-        runs=simulation.repetitions,
-        progress=progress,
-    )
-    return ForecastSource(curve, len(ids), "the vote over infinitely many traces", cap, summary, path)
+    """A run of the store at ``path``, played on under the prior that its own traces teach."""
+    ids, cap = [problem.id for problem in view.problems()], allocator.budget.cap
+    tallies = [allocator.tally(id) for id in sampled(ids, PRIOR_QUESTIONS)]
+    say(f"{count(len(ids), 'question')} played on: up to a minute.")
+    with progress_bar("playing on") as progress:
+        curve = play_on(
+            tallies,
+            make_policy(policy),
+            up_to=up_to,
+            max_traces=cap,
+            targets=targets,
+            progress=progress,
+        )
+    return ForecastSource(curve, len(ids), "the vote over infinitely many traces", cap, view.summary(), path)
 
 
-def _replayed(
-    path: Path, question: ForecastOptions, simulation: SimulationOptions, progress: Callable[[int, int], None]
-) -> ForecastSource:
+def _replayed(path: Path, question: ForecastOptions, progress: Callable[[int, int], None]) -> ForecastSource:
     """A recorded pool, replayed."""
     (file,) = pool_files([path]) if not path.is_dir() else (path,)
     if not file.exists():
         raise InputError(f'there is no pool "{path}"; a run is a number or "last".')
     pool, policy = read_pool(file), question.policy
-    (replayed,) = replay([pool], [typed_policy(policy)], repetitions=simulation.repetitions, progress=progress)
+    (replayed,) = replay([pool], [typed_policy(policy)], repetitions=REPETITIONS, progress=progress)
     (result,) = replayed.results
     if result.option is not None:
         raise InputError(f"{policy} has no curve over budgets; choose an index policy such as okg.")
@@ -173,7 +193,7 @@ def _replayed(
     grid = np.linspace(1.0, min(question.up_to or drawn, drawn), 96)
     curves = np.array([np.interp(grid, traces, row) for row in values])
     vote = f"the vote of the {drawn} traces of a question that each replay draws"
-    return ForecastSource(Forecast(grid, curves.mean(axis=0), curves.std(axis=0)), len(pool.questions), vote, drawn)
+    return ForecastSource(Forecast(grid, curves.mean(axis=0)), len(pool.questions), vote, drawn)
 
 
 def _draw(curve: Forecast, policy: str) -> None:

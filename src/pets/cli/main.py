@@ -22,6 +22,7 @@ VERBS: Mapping[str, str] = {
     "forecast": "Say what budget reaches 99 %, from a run or a pool.",
     "keys": "Make, list and revoke the keys of a gateway.",
     "mock": "Serve an OpenAI-compatible endpoint to test against.",
+    "next": "Say what is uncertain in a run, why, and what to do.",
     "pools": "Show, check, convert recorded pools; print questions.",
     "replay": "Compare policies on recorded answers.",
     "report": "Write a page about a run, or about a replay.",

@@ -111,15 +111,17 @@ class LearnedPrior:
         total = math.fsum([part.weight for part in parts])
         return [Dirichlet(part.weight / total, part.alpha, part.unseen) for part in parts]
 
-    def draw(self, tally: Tally, rng: np.random.Generator) -> Array:
-        """A draw of theta from the posterior of one tally, shape (K,).
+    def draws(self, tally: Tally, size: int, rng: np.random.Generator) -> list[Array]:
+        """Draws of theta from the posterior of one tally, shape (K,) each; K is that of the kind drawn.
 
-        The answers seen come first, in the order of their counts. The length class is that of the mean tokens.
+        The answers seen come first, in the order of their counts. The length class is that of the mean tokens. Parts of
+        the mixture are drawn in proportion (systematic sampling), so that several draws vary less.
         """
         parts = self.mixture(replace(tally, mark=self.mark(tally.mean_tokens)))
-        part = parts[int(rng.choice(len(parts), p=[part.weight for part in parts]))]
-        theta: Array = rng.dirichlet([*part.alpha, *(a for a, many in part.unseen for _ in range(many))])
-        return theta
+        chances = np.cumsum([part.weight for part in parts])
+        drawn = np.searchsorted(chances, (np.arange(size) + rng.random()) / size * chances[-1]).tolist()
+        alphas = [[*part.alpha, *(a for a, many in part.unseen for _ in range(many))] for part in parts]
+        return [rng.dirichlet(alphas[part]) for part in drawn]
 
     def log_gain(self, tally: Tally, zone: float = 0.0) -> float:
         """log max_k gain(k) / k, the best expected gain per trace over batches; less where traces are in flight.

@@ -1,47 +1,50 @@
 """Planning backwards: how much budget brings which self-consistency.
 
 What the batch has shown gives every question a posterior: a mixture of Dirichlets under the learned prior, then theta.
-From there the run is played on, again and again: theta is drawn for every question, the policy spends on, answers come
+From there the run is played on: theta is drawn for every question, several times, the policy spends on, answers come
 from theta, and the share of leaders that are argmax theta, the vote of infinitely many traces, is the self-consistency,
 as in the run's own figure. (How an adaptive policy will spend has no closed form; everything that it decides by has.)
+
+An index policy that has learned serves whoever has the highest index, so a batch is served down to one price, and a
+question's traces hang on the others through that price alone. So all draws of all questions are played as one large
+batch, from the prior that the policy has now: answers that come from a prior teach that prior.
 """
 
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heappush, heapreplace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from pets.core.allocator import Allocator
-from pets.core.budget import Budget
-from pets.core.policy import IndexPolicy, Policy
-from pets.core.prior import LearnedPrior, fit_prior
-from pets.core.tally import Tally
+from pets.core.policy import IndexPolicy, Policy, View
+from pets.core.prior import fit_prior
+from pets.core.tally import Tally, add_vote
 from pets.errors import InputError
-from pets.types import Question, Trace
 
-QUESTIONS = 600  # that a simulation plays with, evenly spread over the batch's tallies
-WIDTH = 8  # traces in flight
+PATHS = 2_400  # questions that are played on in all: as many draws of each, evenly spread over the batch's tallies
 POINTS = 96  # of the curve
 MAX_TRACES = 64  # of a question
 NEAR, FAR = 4.0, 32.0  # times what is spent: how far a forecast looks first, and where nothing else ends it
+ROUND = 12  # a question that has had as many traces as this gets 2 before it is looked at again, 3 of twice as many
+STEPS_HEARD = 1_000  # looks between two words of progress
+BLOCK = 32  # answers of a question that are drawn at once
+SILENT = -1
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forecast:
-    """Self-consistency against the mean traces per question, from what is spent now on; shapes (POINTS,).
-
-    ``deviation`` is that of the simulated runs about their mean.
-    """
+    """Self-consistency against the mean traces per question, from what is spent now on; shapes (POINTS,)."""
 
     mean_budget: Floats
     consistency: Floats
-    deviation: Floats
 
     def budget_for(self, target: float) -> float | None:
         """Mean traces per question at which the curve, made to rise, reaches the target; ``None`` if it never does."""
@@ -61,17 +64,17 @@ def forecast(
     up_to: float | None = None,
     max_traces: int | None = MAX_TRACES,
     targets: Sequence[float] = (),
-    runs: int = 8,
+    paths: int = PATHS,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, runs: None,
+    progress: Callable[[int, int], None] = lambda done, most: None,
 ) -> Forecast:
-    """Play a batch on to ``up_to`` mean traces per question; ``progress`` hears how many runs of how many are done.
+    """Play a batch on to ``up_to`` mean traces per question; ``progress`` hears how many traces of how many are done.
 
     No question gets more than ``max_traces``, and by default it is played on until all have as many. With ``targets``
     it ends earlier where they are all reached soon.
 
     >>> from pets.policies.okg import OKG
-    >>> easy = forecast([Tally((4,), options=4)] * 60 + [Tally((2, 2), options=4)] * 4, OKG(), up_to=8, runs=4)
+    >>> easy = forecast([Tally((4,), options=4)] * 60 + [Tally((2, 2), options=4)] * 4, OKG(), up_to=8, paths=256)
     >>> bool(easy.consistency[-1] > 0.95)
     True
     """
@@ -79,9 +82,8 @@ def forecast(
         raise InputError("a forecast needs at least one question with traces; there is none.")
     if not isinstance(policy, IndexPolicy) or policy.sees != "counts":
         raise InputError("a forecast plays an index policy that sees counts, such as okg; choose one with --policy.")
-    prior = fit_prior(Counter(tallies))
     ranked = sorted(tallies, key=lambda tally: (tally.counts, tally.nulls, tally.mean_tokens))
-    step = -(-len(ranked) // QUESTIONS)
+    step = -(-len(ranked) // paths)
     sample = ranked[step // 2 :: step]
     now = sum(tally.returned for tally in sample) / len(sample)
     cap = math.inf if max_traces is None else max(now, float(max_traces))
@@ -90,64 +92,89 @@ def forecast(
             f"{now:.1f} traces per question are spent already; give more with --max-budget than {up_to:g}x."
         )
     far = min(cap, up_to or max_traces or FAR * now)
+    batch, rng = Counter(tallies), np.random.default_rng(seed)
+    prior, copies = fit_prior(batch), -(-paths // len(sample))
+    simulated = _Simulation(policy.refit(batch), max_traces)
+    for tally in sample:
+        simulated.add(tally, prior.draws(tally, copies, rng), rng)
     for most in (min(far, NEAR * now), far) if targets else (far,):
-        grid, rng = np.linspace(now, most, POINTS), np.random.default_rng(seed)
-        curves = np.empty((runs, POINTS))
-        for run in range(runs):
-            allocator = Allocator(policy, Budget(int(most * len(sample)), max_traces))
-            curves[run] = _played(sample, prior, allocator, grid, rng)
-            progress(run + 1, runs)
-        played = Forecast(grid, curves.mean(axis=0), curves.std(axis=0))
-        if most == far or all(played.budget_for(target) is not None for target in targets):
+        simulated.play(round(most * len(sample) * copies), progress)
+        grid = np.linspace(now, most, POINTS)
+        spent = now + np.arange(len(simulated.right)) / (len(sample) * copies)
+        played = Forecast(grid, np.interp(grid, spent, simulated.right) / (len(sample) * copies))
+        if all(played.budget_for(target) is not None for target in targets):
             break
     return played
 
 
-def _played(
-    tallies: Sequence[Tally],
-    prior: LearnedPrior,
-    allocator: Allocator,
-    grid: Floats,
-    rng: np.random.Generator,
-) -> Floats:
-    """Self-consistency along the grid in one simulated continuation."""
-    rows = [_Simulated(tally, prior.draw(tally, rng), rng) for tally in tallies]
-    allocator.add(*(Question(str(row), options=tally.options) for row, tally in enumerate(tallies)))
-    allocator.adopt(trace for row, tally in enumerate(tallies) for trace in _past(row, tally))
-    right = np.array([allocator.verdict(str(row)).answer == rows[row].target for row in range(len(rows))])
-    spent, share = [allocator.told], [right.mean()]
-    while launches := allocator.ask(WIDTH):
-        for launch in launches:
-            question = rows[int(launch.question)]
-            tokens = round(question.tally.mean_tokens)
-            allocator.tell(Trace(launch.question, launch.number, question.answer(launch.number), tokens=tokens))
-            right[int(launch.question)] = allocator.verdict(launch.question).answer == question.target
-        spent.append(allocator.told)
-        share.append(right.mean())
-    curve: Floats = np.interp(grid, np.array(spent) / len(rows), share)
-    return curve
+class _Simulation:
+    """One large batch under an index policy that learns no more; ``right`` counts the right leaders after each trace.
+
+    ``traces`` have come back in all, those before the simulation among them.
+    """
+
+    def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
+        self.traces, self.right = 0, [0]
+        self._view, self._cap, self._edges = View(cap=cap), math.inf if cap is None else cap, policy.length_edges
+        self._heap: list[tuple[float, int, _Future]] = []
+        self._index = lru_cache(maxsize=None)(policy.index)
+
+    def add(self, tally: Tally, thetas: Sequence[Floats], rng: np.random.Generator) -> None:
+        """A question with some draws of its theta, each a question of the simulation. Before it is played."""
+        start = Tally(tally.counts, tally.nulls, 0, tally.options, mark=bisect_left(self._edges, tally.mean_tokens))
+        for theta in thetas:
+            future = _Future(start, theta, tally.voting_chance, rng)
+            self.traces += tally.returned
+            self.right[0] += future.right
+            heappush(self._heap, (self._rank(start), len(self._heap), future))
+
+    def play(self, traces: int, progress: Callable[[int, int], None]) -> None:
+        """Serve the highest index until so many traces have come back in all, or every question has its most."""
+        heap, looks = self._heap, 0
+        while self.traces < traces and heap[0][0] < math.inf:
+            _, number, future = heap[0]
+            had = future.tally.returned
+            for _ in range(int(min(1 + had // ROUND, self._cap - had, traces - self.traces))):
+                self.right.append(self.right[-1] + future.step())
+                self.traces += 1
+            heapreplace(heap, (self._rank(future.tally), number, future))
+            looks += 1
+            if looks % STEPS_HEARD == 0:
+                progress(self.traces, traces)
+        progress(traces, traces)
+
+    def _rank(self, tally: Tally) -> float:
+        """What orders the heap: less its index, infinite where a question may get no more."""
+        return math.inf if tally.returned >= self._cap else -self._index(tally, self._view)
 
 
-class _Simulated:
-    """One question's answers to come, drawn from its theta, and the answer that counts as right."""
+class _Future:
+    """One question's answers to come from its theta. ``right``: the leader is the vote of infinitely many traces."""
 
-    def __init__(self, tally: Tally, theta: Floats, rng: np.random.Generator) -> None:
-        self.tally = tally
-        self._edges, self._rng, self._chance = np.cumsum(theta), rng, tally.voting_chance
-        self._path = [trace.answer for trace in _past(0, tally)]
-        self.target = str(int(theta.argmax()))
+    def __init__(self, tally: Tally, theta: Floats, voting_chance: float, rng: np.random.Generator) -> None:
+        self.tally, self.right = tally, bool(tally.counts) and int(theta.argmax()) == 0
+        self._votes, self._target = dict(enumerate(tally.counts)), int(theta.argmax())
+        self._answers = _answers(theta, voting_chance, rng)
 
-    def answer(self, number: int) -> str | None:
-        """What trace ``number`` says; the same whenever it is asked."""
-        while len(self._path) <= number:
-            votes = self._rng.random() < self._chance
-            index = int(np.searchsorted(self._edges, self._rng.random() * self._edges[-1]))
-            self._path.append(str(index) if votes else None)
-        return self._path[number]
+    def step(self) -> int:
+        """Let one more answer come: 1 where the leader became right by it, -1 where it became wrong."""
+        tally, answer, votes = self.tally, next(self._answers), self._votes
+        if answer == SILENT:
+            self.tally = Tally(tally.counts, tally.nulls + 1, 0, tally.options, mark=tally.mark)
+            return 0
+        had = votes.get(answer, 0)
+        votes[answer] = had + 1
+        self.tally = Tally(add_vote(tally.counts, had), tally.nulls, 0, tally.options, mark=tally.mark)
+        if had + 1 < self.tally.counts[0]:
+            return 0
+        before = self.right
+        self.right = max(votes, key=votes.__getitem__) == self._target  # the first of the tied: launch order
+        return self.right - before
 
 
-def _past(row: int, tally: Tally) -> list[Trace]:
-    """Traces that give this tally."""
-    answers = [str(k) for k, count in enumerate(tally.counts) for _ in range(count)] + [None] * tally.nulls
-    tokens = round(tally.mean_tokens)
-    return [Trace(str(row), number, answer, tokens=tokens) for number, answer in enumerate(answers)]
+def _answers(theta: Floats, voting_chance: float, rng: np.random.Generator) -> Iterator[int]:
+    """Answers as places in theta, without end; ``SILENT`` where a trace casts no vote."""
+    edges = np.cumsum(theta)
+    while True:
+        drawn = np.searchsorted(edges, rng.random(BLOCK) * edges[-1])
+        yield from np.where(rng.random(BLOCK) < voting_chance, drawn, SILENT).tolist()

@@ -220,7 +220,7 @@ class Solution:
     def _repr_html_(self) -> str:
         """What a notebook shows: the first answers as a table."""
         shown, columns = self.answers[:SHOWN_ANSWERS], ["id", "answer", "certificate", "traces", "votes"]
-        rows = [[a.id, a.answer or "", f"{a.certificate:.3f}", a.traces, _vote_words(a)] for a in shown]
+        rows = [[a.id, a.answer or "", f"{a.certificate:.3f}", a.traces, vote_words(a)] for a in shown]
         if self.accuracy is not None:
             columns.append("right")
             rows = [[*row, {True: "yes", False: "no", None: ""}[a.right]] for a, row in zip(shown, rows, strict=True)]
@@ -240,7 +240,8 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _vote_words(answer: Answer) -> str:
+def vote_words(answer: Answer) -> str:
+    """Who got how many votes."""
     return ", ".join(f"{votes:g} x {form}" for form, votes in answer.votes.items())
 
 

@@ -208,7 +208,7 @@ def _redrawn(tallies: Sequence[Tally], prior: LearnedPrior) -> list[list[str | N
     rng = np.random.default_rng(0)
     paths: list[list[str | None]] = []
     for tally in tallies:
-        theta = prior.draw(tally, rng)
+        (theta,) = prior.draws(tally, 1, rng)
         answers = rng.choice(len(theta), size=COLD_TRACES, p=theta).tolist()
         silent = (rng.random(COLD_TRACES) < tally.nulls / tally.returned).tolist()
         paths.append([None if mute else str(k) for k, mute in zip(answers, silent, strict=True)])

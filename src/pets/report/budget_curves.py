@@ -76,7 +76,7 @@ class BudgetCurves:
 
     def budget_for(self, target: float) -> float | None:
         """Mean traces per question at which the self-consistency reaches the target; ``None`` beyond its end."""
-        return Forecast(self.traces, self.consistency, self.consistency_reach).budget_for(target)
+        return Forecast(self.traces, self.consistency).budget_for(target)
 
 
 def budget_curves(
