@@ -35,12 +35,10 @@ def begin(serve, tmp_path):
     def start(questions=12, budget="6x", policy="okg", options=None, **settings):
         mock, url, problems, _ = serve(questions, **settings)
 
-        def engine():
+        def engine(**changes):
             store = tmp_path / "runs.db"
-            more = options or {}
-            return Engine(
-                problems, endpoint=url, model="mock", store=store, budget=budget, policy=policy, batch_api=True, **more
-            )
+            more = {"budget": budget, "policy": policy, "batch_api": True, **(options or {}), **changes}
+            return Engine(problems, endpoint=url, model="mock", store=store, **more)
 
         return mock, engine
 
@@ -176,6 +174,20 @@ def test_a_run_that_is_broken_off_at_any_request_loses_and_pays_nothing(begin, m
     solution, _ = run(engine())
     assert (solution.spent, solution.lost, solution.failed) == (30, 0, 0)
     assert mock.stats.traces == 30 == len(stored(tmp_path))
+
+
+@pytest.mark.parametrize("moment", [None, 1, 2, 4])
+def test_jobs_bring_what_the_store_lacks_and_nothing_else(begin, monkeypatch, moment, tmp_path):
+    mock, engine = begin(questions=6, policy="uniform")
+    run(engine(budget="3x", batch_api=False))
+    if moment is not None:
+        break_off(monkeypatch, moment)
+        with pytest.raises(JobError, match="killed"):
+            run(engine())
+    solution, _ = run(engine())
+    assert (solution.traces, solution.reused, solution.lost, mock.stats.traces) == (36, {1: 18}, 0, 36)
+    solution, _ = run(engine(batch_api=False, policy="asc"))  # and what jobs brought is reused as well
+    assert mock.stats.traces <= 36 + solution.traces - sum(solution.reused.values()) and 2 in solution.reused
 
 
 def test_a_run_that_gets_more_budget_spends_it_in_waves_again(begin, tmp_path):

@@ -134,6 +134,41 @@ def test_another_server_is_another_model_unless_the_user_says_otherwise(path):
     assert not run(path, model, questions("ab"), reuse="model")[0].reused and model.traces == 8
 
 
+def test_traces_that_another_server_gave_to_a_resumed_run_are_that_servers(path):
+    one, two = Named(), Named("m at http://two/v1")
+    broken_off(path, one, questions("abcd"), after=7)
+    before = one.traces
+
+    async def resumed():
+        async with Engine.resume(path, sampler=two) as engine:
+            return await engine.run()
+
+    assert asyncio.run(resumed()).traces == before + two.traces == 16
+    for sampler, own in ((one, before), (two, 16 - before)):
+        asked = sampler.traces
+        solution, _, engine = run(path, sampler, questions("abcd"), policy="uniform", budget="16")
+        assert engine.cache.held.traces == own and solution.reused == {1: own}
+        assert sampler.traces == asked + 16 - own
+        with Store.open(path) as store:
+            store.delete(2)
+
+
+def test_a_row_that_is_inserted_shifts_no_turn_of_a_mixture(path):
+    models = {name: Named(f"{name} at http://one/v1") for name in "ab"}
+    run(path, models, questions("abcd"), model=["a", "b=2"], policy="uniform")
+    before = {name: sampler.traces for name, sampler in models.items()}
+    assert before["b"] > before["a"] > 0
+    solution, _, _ = run(path, models, questions("xabcd"), model=["a", "b=2"], policy="uniform")
+    assert solution.reused == {1: 16} and sum(sampler.traces for sampler in models.values()) == 20
+    with Store.open(path) as store:
+        given = [
+            {(t.question, t.number): t.model for t in store.view(id).traces() if t.question != "x"} for id in (1, 2)
+        ]
+    assert given[0] == given[1]
+    alone = run(path, models["b"], questions("abcd"), model="b", policy="uniform")[0]  # a vote of one of them alone
+    assert sum(alone.reused.values()) == before["b"]
+
+
 def test_a_sampler_that_nothing_tells_from_others_is_never_reused(path):
     sampler = Named(None)
     for _ in range(2):
@@ -181,25 +216,30 @@ def test_traces_that_were_asked_under_another_instruction_are_counted(path):
     assert "letter of your choice" in instruction and engine.cache.held.instructions[instruction] == 8
 
 
-def test_a_run_that_reuses_is_broken_off_and_goes_on_without_paying_twice(path):
-    sampler = Named()
-    run(path, sampler, questions("abcd"), policy="uniform")
+def broken_off(path, sampler, problems, after):
+    """A run that ends ``after`` so many traces."""
 
-    async def broken_off():
+    async def to_the_middle():
         seen = []
 
         def stop(trace):
             seen.append(trace)
-            if len(seen) == 7:
+            if len(seen) == after:
                 engine.drain()
 
         engine = Engine(
-            questions("xabcd"), sampler=sampler, store=path, budget="4x", policy="uniform", concurrency=2, on_trace=stop
+            problems, sampler=sampler, store=path, budget="4x", policy="uniform", concurrency=2, on_trace=stop
         )
         async with engine:
             return await engine.run()
 
-    assert not asyncio.run(broken_off()).complete
+    assert not asyncio.run(to_the_middle()).complete
+
+
+def test_a_run_that_reuses_is_broken_off_and_goes_on_without_paying_twice(path):
+    sampler = Named()
+    run(path, sampler, questions("abcd"), policy="uniform")
+    broken_off(path, sampler, questions("xabcd"), after=7)
     solution, _, engine = run(path, sampler, questions("xabcd"), policy="uniform")
     assert engine.origin == "unfinished" and solution.lost == 0
     assert (solution.traces, solution.reused, sampler.traces) == (20, {1: 16}, 20)

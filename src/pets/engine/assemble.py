@@ -106,7 +106,14 @@ def assemble(
     held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
     source = Arrivals(wiring, asking, held) if arrivals is None else arrivals(wiring, asking)
     settlement = Settlement(
-        wiring, source, pacing, reading, costs=costs, confidence=spec.confidence_kind, on_trace=on_trace
+        wiring,
+        source,
+        pacing,
+        reading,
+        costs=costs,
+        confidence=spec.confidence_kind,
+        first_endpoint=sources.first,
+        on_trace=on_trace,
     )
     # A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
     several = isinstance(costs, UnitCost) or bool(drawn.top_logprobs) or fetcher.shares_prompts

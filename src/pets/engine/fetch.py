@@ -247,12 +247,12 @@ class Fetcher:
             pool.last_failure = str(error).rstrip(".")
         return charged
 
-    def remember(self, trace: StoredTrace) -> None:
-        """Take note of how long a trace took before the run was resumed."""
+    def remember(self, trace: StoredTrace, first: int = 0) -> None:
+        """Take note of how long a trace took before the run was resumed; the first endpoint has the place ``first``."""
         if trace.error is None and trace.seconds:
             self.pool.delivered(trace.seconds)
-            for endpoint in self.pool.endpoints[trace.endpoint : trace.endpoint + 1]:
-                endpoint.served = True
+            for endpoint in self.pool.endpoints:
+                endpoint.served |= first + endpoint.number == trace.endpoint
 
     def refusal(self, pool: EndpointPool) -> BusyError | None:
         """Why nothing is sent to a gateway's servers now: the cost of all that they were sent last is not known."""

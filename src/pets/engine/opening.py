@@ -23,7 +23,7 @@ from pets.engine.resume import (
     spec_of_run,
     spec_to_read,
 )
-from pets.engine.sources import Samplers, Sources, source_name, sources_of
+from pets.engine.sources import Samplers, Sources, source_name, sources_of, taken_up
 from pets.engine.spec import SECTIONS, RunOptions, RunSpec, check_option_names
 from pets.errors import InputError, StateError
 from pets.questions import Problem, QuestionSet, find_questions
@@ -103,10 +103,14 @@ def open_run(
             run = stack.enter_context(opened.open_run(earlier.id, code=spec.to_plain()["reading"]["answer"]))
             spec, problems = _asked_as(spec_of_run(run.settings, run.code), spec), tuple(run.problems())
             pace = run_pace(spec, run.settings, len(problems), run)  # or refuses: nothing changes
-            if spec.keeping.keep_going and earlier.state != "finished":
-                run.change(kept_going(run.settings))
             keys = run.keys() if run.settings.seeds_by == "prompt" else {}
-            cache = None if earlier.state == "finished" else _cache(store, spec, problems, keys, run.settings, run.id)
+            cache = None
+            if earlier.state != "finished":
+                record, sources = taken_up(run.settings, sources)
+                record = kept_going(record) if spec.keeping.keep_going else record
+                if record is not run.settings:
+                    run.change(record)
+                cache = _cache(store, spec, problems, keys, record, sources, run.id)
             stack.pop_all()  # all is well: it stays open
             origin: Origin = "finished" if earlier.state == "finished" else "unfinished"
             return OpenedRun(
@@ -126,7 +130,7 @@ def open_run(
         spec = bounded_spec(spec, problems, sources.samplers)
         record = run_record(spec, problems, sources, name=question_set.name, declared=source, stored=opened is not None)
         pace = run_pace(spec, record, len(problems))
-        cache = None if store is None else _cache(store, spec, problems, keys, record)
+        cache = None if store is None else _cache(store, spec, problems, keys, record, sources)
         stack.pop_all()  # all is well: it stays open
     return OpenedRun(
         spec,
@@ -148,15 +152,17 @@ def _cache(
     problems: Sequence[Problem],
     keys: Mapping[str, str],
     record: RunRecord,
+    sources: Sources,
     run: int | None = None,
 ) -> TraceCache | None:
     """The traces of the store that the run can have for nothing; ``None`` where there are none.
 
     Soft votes need what a model might have said at each token, which is not kept.
     """
-    if store is None or spec.keeping.reuse == "nothing" or spec.reading.soft or not any(record.sources):
+    own = record.sources[sources.first : sources.first + len(sources.samplers)]
+    if store is None or spec.keeping.reuse == "nothing" or spec.reading.soft or not any(own):
         return None
-    eligible = Eligibility(record.sources, spec.sampling.token_limit, any_server=spec.keeping.reuse == "model")
+    eligible = Eligibility(own, spec.sampling.token_limit, any_server=spec.keeping.reuse == "model")
     cache = TraceCache(open_database(store, create=False), problems, keys, eligible, run)
     if cache.held.traces or cache.held.without_texts:
         return cache
@@ -202,13 +208,14 @@ def reopen_run(
         if budget is not None:
             record = rebudgeted(record, budget, len(problems), stored.summary().spent)
         pace = run_pace(spec, record, len(problems), stored)  # or refuses: nothing changes
-        if keep_going or budget is not None or max_traces is not None:
+        record, sources = taken_up(record, sources)
+        if record is not stored.settings:
             stored.change(record)
         if budget is not None:
             note_top_up(stored)
             pace = run_pace(spec, record, len(problems), stored)  # of what is left to spend from here on
         keys = stored.keys() if record.seeds_by == "prompt" else {}
-        cache = _cache(store, spec, problems, keys, record, stored.id)
+        cache = _cache(store, spec, problems, keys, record, sources, stored.id)
         stack.pop_all()  # all is well: it stays open
     return OpenedRun(
         spec,

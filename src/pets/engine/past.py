@@ -20,12 +20,14 @@ from pets.types import Launch
 class PastRun:
     """A stored run that goes on. Launches without a trace are charged, those in batch jobs are ``awaited``.
 
-    ``keys`` are the questions' own, where seeds follow from them.
+    ``keys`` are the questions' own, where seeds follow from them; ``first`` is the place of its first endpoint now.
     """
 
-    def __init__(self, run: Run, spec: RunSpec, problems: Sequence[Problem], keys: Mapping[str, str]) -> None:
+    def __init__(
+        self, run: Run, spec: RunSpec, problems: Sequence[Problem], keys: Mapping[str, str], first: int = 0
+    ) -> None:
         self.awaited: list[PendingLaunches] = []
-        self._run, self._spec, self._problems = run, spec, problems
+        self._run, self._spec, self._problems, self._first = run, spec, problems, first
         self._whole_wave = False  # whether all of the last wave was sent
         if not spec.serving.batch_api:
             charge_lost(run)
@@ -44,7 +46,7 @@ class PastRun:
         self._read_again()
         for trace in run.traces(texts=False):
             on_trace(trace)
-            wiring.fetcher.remember(trace)
+            wiring.fetcher.remember(trace, self._first)
         if wiring.stops.first_traces is not None:
             wiring.stops.first_traces.count_stored(run, wiring.questions.type_name(self._problems[0]))
         pending = [Launch(id, number) for id, numbers in self.awaited for number in numbers]

@@ -283,7 +283,9 @@ class Engine(LiveRun):
     def _start(self, *, leaves_jobs: bool) -> Driver:
         """The driver of a new run, or of an old one with all that it has paid for."""
         spec, problems = self.spec, self.problems
-        past = None if self.stored_run is None else PastRun(self.stored_run, spec, problems, self._opened.keys)
+        past = None
+        if self.stored_run is not None:
+            past = PastRun(self.stored_run, spec, problems, self._opened.keys, self.sources.first)
         awaited = [] if past is None else past.awaited
         allocator = new_allocator(spec, self.record, problems, self.pace.waves)
         costs = costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run

@@ -26,7 +26,8 @@ GIVEN_UP = "trace given up after its last try"  # a fault's name
 class Settlement:
     """Settles the requests of a driver: a :class:`~pets.engine.fetch.Receiver`.
 
-    ``confidence`` is the kind that votes are weighted by. ``on_trace`` is called with every trace that was counted.
+    ``confidence`` is the kind that votes are weighted by, ``first_endpoint`` the first endpoint's place among all that
+    the run has asked. ``on_trace`` is called with every trace that was counted.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Settlement:
         *,
         costs: CostEstimator | UnitCost,
         confidence: str | None = None,
+        first_endpoint: int = 0,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
     ) -> None:
         self.traces_abandoned = 0
@@ -46,7 +48,7 @@ class Settlement:
         self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
         self._stops, self._faults, self._wake = wiring.stops, wiring.fetcher.faults, wiring.wake
         self._arrivals, self._pacing = arrivals, pacing
-        self._confidence, self._on_trace = confidence, on_trace
+        self._confidence, self._first_endpoint, self._on_trace = confidence, first_endpoint, on_trace
 
     # -- before a request is sent ---------------------------------------------------------------------------------
 
@@ -176,7 +178,7 @@ class Settlement:
                 text=completion.text,
                 finish=completion.finish,
                 confidences=completion.confidence,
-                endpoint=endpoint,
+                endpoint=self._first_endpoint + endpoint,
                 seconds=seconds,
                 tries=request.tries + 1,
                 wasted=request.lost + (request.surplus if number == request.first else 0),

@@ -18,6 +18,7 @@ from pets.samplers.function import SamplerFunction
 from pets.samplers.local import LocalSampler
 from pets.samplers.mixture import MixtureSampler
 from pets.samplers.openai import OpenAISampler
+from pets.store import RunRecord
 
 AnySampler = str | Sampler | SamplerFunction
 Samplers = AnySampler | Sequence[AnySampler]
@@ -27,13 +28,15 @@ Samplers = AnySampler | Sequence[AnySampler]
 class Sources:
     """What a run asks: its samplers, and their endpoints as a store keeps them, ``MODEL=URL`` of several models.
 
-    ``judge`` is the model that judges answers, where that is another.
+    ``judge`` is the model that judges answers, where that is another. ``first`` is the place of the first sampler among
+    all that the run has asked: others may have been, before it was taken up.
     """
 
     samplers: Sequence[Sampler] = ()
     endpoints: Sequence[str] = ()
     model: str = ""
     judge: Sampler | None = None
+    first: int = 0
 
     def judged_by(self, judge: Judge | None) -> "Sources":
         """The same with the server that the judge names: without a key, which is for the run's own."""
@@ -63,6 +66,24 @@ def source_name(
                 return None
             names.add(source)
     return ",".join(sorted(names))
+
+
+def taken_up(record: RunRecord, sources: Sources) -> tuple[RunRecord, Sources]:
+    """A run that goes on with other servers than before: which of all gave a trace stays known.
+
+    >>> record = RunRecord(10, sources=("qwen3 at http://localhost:8000/v1",))
+    >>> record, sources = taken_up(record, Sources([OpenAISampler("http://localhost:9000/v1", "qwen3")]))
+    >>> record.sources, sources.first, taken_up(record, sources)[1].first
+    (('qwen3 at http://localhost:8000/v1', 'qwen3 at http://localhost:9000/v1'), 1, 1)
+    """
+    before = record.trace_sources
+    named = dict(enumerate(before))
+    own = tuple(s.source or s.name or named.get(place, "") for place, s in enumerate(sources.samplers))
+    same = (place for place in range(len(before)) if before[place : place + len(own)] == own)
+    first = next(same, len(before))
+    if before and first == len(before):
+        record = replace(record, sources=before + own)
+    return record, replace(sources, first=first)
 
 
 def trace_sources(samplers: Sequence[Sampler], declared: str | None) -> tuple[str, ...]:
