@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pets.errors import InputError
-from pets.mock import Faults, RequestLimit
+from pets.mock import DistributionAnswers, Faults, MockModel, RequestLimit
 from pets.mock.faults import (
     FATAL_FAULTS,
     RESPONSE_FAULTS,
@@ -13,6 +13,7 @@ from pets.mock.faults import (
     draw_fatal_fault,
     draw_response_faults,
 )
+from pets.mock.requests import CompletionRequest
 
 
 def test_every_fault_comes_at_its_rate_and_in_the_same_order_for_the_same_seed():
@@ -66,3 +67,15 @@ def test_a_bucket_fills_evenly_and_no_further_than_its_limit():
     assert [bucket.take() for _ in range(2)] == [0.0, 1.0]
     now = 100.0
     assert [bucket.take() > 0 for _ in range(5)] == [False] * 4 + [True]
+
+
+def test_a_request_meets_its_faults_in_whatever_order_requests_come():
+    requests = [CompletionRequest(True, (f"q{number % 20}",), seed=number // 20) for number in range(200)]
+
+    def faults_of(order):
+        mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(half_body=0.3, hang=0.2))
+        return {request: (mock.fatal_fault(request), mock.fatal_fault(request)) for request in order}
+
+    first = faults_of(requests)
+    assert first == faults_of(reversed(requests))
+    assert len({again for _, again in first.values()}) == 3  # a request that is tried again has another chance

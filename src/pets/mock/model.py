@@ -59,6 +59,8 @@ class MockStats:
 class MockModel:
     """A model that answers from a source of known answers. ``seed`` drives the faults and the requests without a seed.
 
+    A fault befalls a request for what it is, its prompts and seed, and how many like it came before, not for when it
+    comes: a client that asks the same meets the same faults, in whatever order its requests arrive.
     ``prompts`` are whole prompts that hold no id, each with its question; questions that the source does not have are
     passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests for more tokens than
     ``max_model_len`` leaves beside the prompt get 400, those beyond the ``request_limit`` 429. With a ``prompt_cache``
@@ -102,7 +104,7 @@ class MockModel:
         self._cached_prompts: set[str] | None = set() if prompt_cache else None
         self._bucket = None if request_limit is None else TokenBucket(request_limit)
         self._matcher, self._on_unmatched = QuestionMatcher(answers.ids(), prompts), on_unmatched
-        self._faults, self._seeds = random.Random(f"faults {seed}"), random.Random(f"seeds {seed}")
+        self._seeds, self._alike = random.Random(f"seeds {seed}"), Counter[int]()
         self._numbers = itertools.count(1)
 
     def rate_limit_headers(self) -> list[tuple[bytes, bytes]]:
@@ -130,16 +132,17 @@ class MockModel:
                     param="max_tokens",
                 )
 
-    def fatal_fault(self) -> FatalFault | None:
-        """The fault that spoils the next response, counted."""
-        fault = draw_fatal_fault(self.faults, self._faults)
+    def fatal_fault(self, request: CompletionRequest) -> FatalFault | None:
+        """The fault that spoils the response, counted."""
+        self._alike[hash((request.prompts, request.seed))] += 1
+        fault = draw_fatal_fault(self.faults, self._random("fatal", request))
         if fault is not None:
             self.stats.faults[fault] += 1
         return fault
 
     def respond(self, request: CompletionRequest, spoiled: bool = False) -> tuple[CompletionResponse, bool]:
         """The response, changed as the faults have it unless it is spoiled anyway; and whether it comes late."""
-        faults = frozenset() if spoiled else draw_response_faults(self.faults, self._faults)
+        faults = frozenset() if spoiled else draw_response_faults(self.faults, self._random("response", request))
         n = 1 if self._happens("one_choice", faults, request.n > 1) else request.n
         seed = self._seeds.getrandbits(62) if request.seed is None else request.seed
         questions = [self._question(prompt) for prompt in request.prompts]
@@ -160,6 +163,10 @@ class MockModel:
             cached_tokens=self._cached_tokens(request),
         )
         return response, self._happens("slow", faults, True)
+
+    def _random(self, what: str, request: CompletionRequest) -> random.Random:
+        number = self._alike[hash((request.prompts, request.seed))]
+        return random.Random(f"{what} {self.seed} {number} {request.seed} {request.prompts}")
 
     def _cached_tokens(self, request: CompletionRequest) -> int | None:
         """The tokens of prompts that were asked before; ``None`` where nothing is cached."""

@@ -190,7 +190,7 @@ class _Completions:
             mock.stats.refused += error.status != 429  # a limit is no mistake of the client's
             await exchange.respond(error.status, error.body(), [*error.headers(), *mock.rate_limit_headers()])
             return
-        fault = mock.fatal_fault()
+        fault = mock.fatal_fault(request)
         if fault in ("rate_limit", "rate_limit_bare", "error_500", "hang", "disconnect"):
             await self._fail(exchange, fault)
             return
