@@ -1,27 +1,32 @@
 """No verb shows an option that nothing reads.
 
-Options of a run's spec are typed, each by itself, and must arrive in the spec that the verb hands on. Of the other
-groups every field must be read, by the verb's parameter of that group or by the group's own methods.
+Options of a run's spec are typed, each by itself, and must arrive in the spec that the verb hands on. Every command is
+run, and must read every field of its groups and of the spec: what copies, checks or stores a whole group reads nothing.
 """
 
 import ast
 import inspect
-from dataclasses import fields, is_dataclass
-from pathlib import Path
+import json
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
 from typing import get_type_hints
 
 import click
+import httpx
 import pytest
 from click.testing import CliRunner
 from scripts.cli_options import option_counts
 from scripts.docs.cli_reference import commands
 
-import pets.cli
-from pets.cli import _groups
+import pets.gateway
+import pets.mock
 from pets.cli._groups import SpecOptions, spec_fields
 from pets.cli.main import VERBS, cli
 from pets.engine import RunSpec, TokenPrice
-from pets.engine.spec import SECTION_OF
+from pets.engine.spec import SECTION_OF, SECTIONS, SpendingSpec
+from pets.errors import LocalModelError, PetsError
+from pets.mock import DistributionAnswers, Faults, MockModel, running
+from pets.pools import Pool, load
 
 TYPED = {  # what is typed, and what the spec has then; several words where an option takes several
     "budget": ("9x", "9x"), "max_traces": ("7", 7), "policy": ("price:rounds=2", "price:rounds=2"),
@@ -44,7 +49,6 @@ HANDED_TO = {  # the verb's line, and who gets its spec
     "serve": (("serve", "--endpoint", "http://127.0.0.1:9/v1"), "pets.gateway.build_gateway"),
 }
 OF_A_PLAN = {"policy"}  # which a stream makes its own of
-MODULES = list(Path(pets.cli.__path__[0]).glob("*.py"))
 
 
 class HandedOnError(Exception):
@@ -90,55 +94,138 @@ def test_what_changes_of_a_run_that_goes_on_is_a_keyword_of_both_that_take_it_up
     assert name in inspect.signature(Engine.resume).parameters
 
 
-def groups():
-    """Every option group with the commands that take it."""
+QUESTIONS = [{"id": f"q{i}", "question": f"Question q{i}", "answer_type": "choice:options=4"} for i in range(3)]
+POOL = [{"id": f"q{i}", "answers": ["A"] * 5 + ["B", "C", "D"], "gold": "A"} for i in range(12)]
+WITH_RUNS = ("pets resume", "pets runs cancel", "pets runs export")
+LINES = {  # of every command with groups of options, enough to read all of them
+    "pets demo": ["--report page.html"],
+    "pets doctor": ["q.jsonl AT", "--trust"],
+    "pets fit": ["pool.jsonl --budget 6x --policy price:rounds=1 -o plan.json"],
+    "pets forecast": ["pool.jsonl --max-budget 4x"],
+    "pets keys set": ["alice --store keys.db --rpm 5"],
+    "pets mock": ["--port 0"],
+    "pets pools check": ["pool.jsonl"],
+    "pets pools convert": ["pool.jsonl copy.jsonl"],
+    "pets pools show": ["pool.jsonl"],
+    "pets replay": ["long.jsonl --policy uniform --policy price:rounds=1 --train 4 --repetitions 1 --workers 1"],
+    "pets resume": [
+        "1 --budget +3 --store runs.db",
+        "2 q.jsonl --store runs.db",
+        "3 --ray --vllm-args {} --store runs.db",
+    ],
+    "pets runs cancel": ["4 --endpoint URL --store runs.db"],
+    "pets runs export": ["1 --what pool --store runs.db"],
+    "pets sample": ["q.jsonl AT -o recorded.jsonl --traces 2"],
+    "pets serve": ["--endpoint URL --budget 8x --budget 2 --over-budget single --policy online_grid --answer choice"],
+    "pets solve": [
+        "q.jsonl AT --budget 2x --store other.db",
+        "q.jsonl AT --soft --confidence tail --store none --budget 2x",
+        "q.jsonl --ray --vllm-args {}",
+        "q.jsonl AT --dry-run",
+    ],
+    "pets stream": [
+        "q.jsonl AT --policy online_grid --store other.db",
+        "q.jsonl AT --policy online_grid --confidence tail --budget 100ktok --max-tokens 50",
+    ],
+}
+COPYING = ("dataclasses", "pets.arguments")  # modules that read fields to hand them on
+COPIES = ("RunSpec.to_plain", "RunSpec.from_plain", "RunSpec.check", "RunSpec.with_options")
+
+
+def options_of(command):
+    """The fields that are options of a command, by the class that declares each."""
     found = {}
-    for path, command in commands():
-        function = inspect.unwrap(command.callback)
-        for name, hint in get_type_hints(function).items():
-            if is_dataclass(hint) and hint.__module__.startswith("pets.cli") and hint is not SpecOptions:
-                found.setdefault(hint, set()).add((path, name))
+    hints = get_type_hints(inspect.unwrap(command.callback)) if command.callback else {}
+    for group in filter(is_dataclass, hints.values()):
+        if group is SpecOptions:
+            for name in spec_fields(command.name):
+                found.setdefault(SECTIONS[SECTION_OF[name]], set()).add(name)
+        else:
+            found[group] = {spec.name for spec in fields(group) if "help" in spec.metadata}
     return found
 
 
-def reads(tree, group):
-    """The fields that code reads of a group: of ``self`` in its methods, of parameters that are annotated with it."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef) and node.name in {cls.__name__ for cls in group.__mro__}:
-            names |= {("self", leaf.attr) for leaf in ast.walk(node) if isinstance(leaf, ast.Attribute)}
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            typed = {arg.arg for arg in node.args.args + node.args.kwonlyargs
-                     if arg.annotation is not None and ast.unparse(arg.annotation).strip('"') in
-                     {cls.__name__ for cls in group.__mro__}}  # fmt: skip
-            names |= {
-                (leaf.value.id, leaf.attr)
-                for leaf in ast.walk(node)
-                if isinstance(leaf, ast.Attribute) and isinstance(leaf.value, ast.Name) and leaf.value.id in typed
-            }
-            for call in ast.walk(node):
-                if isinstance(call, ast.Call) and ast.unparse(call.func) == "matching_options":
-                    settings, *given = map(ast.unparse, call.args)
-                    if typed & set(given):
-                        names |= {("matching", spec.name) for spec in fields(SETTINGS[settings])}
-    return {attribute for _, attribute in names}
+GROUPED = {path: options for path, command in commands() if (options := options_of(command))}
 
 
-def settings_classes():
-    from pets.gateway import Settings
-    from pets.lab import ReplayConfig
+@contextmanager
+def recorded_reads(classes):
+    """What code reads of instances of these classes: not what copies them, checks their types or stores them."""
+    reads = {cls: set() for cls in classes}
 
-    return {"Settings": Settings, "ReplayConfig": ReplayConfig}
+    def read(record, name):
+        caller = inspect.currentframe().f_back
+        module, code = caller.f_globals.get("__name__"), caller.f_code
+        checked = code.co_name == "__post_init__" and caller.f_locals.get("self") is record
+        copied = checked or module in COPYING or code.co_qualname.startswith(COPIES)
+        if type(record) in reads and not copied and code.co_filename != "<string>":  # of a dataclass's own methods
+            reads[type(record)].add(name)
+        return object.__getattribute__(record, name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for cls in classes:
+            patch.setattr(cls, "__getattribute__", read)
+        yield reads
 
 
-SETTINGS = settings_classes()
+@pytest.fixture
+def typed(tmp_path, monkeypatch):
+    """Runs the lines of a command, in a folder with what they need; nothing is served for longer than a question."""
+    long = [row | {"answers": row["answers"] * 8} for row in POOL]
+    for name, rows in (("q.jsonl", QUESTIONS), ("pool.jsonl", POOL), ("long.jsonl", long)):
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    answers = DistributionAnswers({question["id"]: {"A": 0.7, "B": 0.3} for question in QUESTIONS}, tokens=8)
+
+    def ask(state, host, port, *, ready, grace):
+        with pets.gateway.running(state, grace=grace) as url, httpx.Client(base_url=url, trust_env=False) as client:
+            ready(url)
+            for model in ("pets/mock", "mock"):
+                body = {"model": model, "messages": [{"role": "user", "content": "q1"}], "metadata": {"a": "b"}}
+                client.post("/v1/chat/completions", json=body, headers={"origin": url}).raise_for_status()
+
+    def refuse(*args, **options):
+        raise LocalModelError("not here.")
+
+    small = Pool("starter", load("starter").questions[:4])
+    monkeypatch.setattr("pets.cli.demo.load", lambda name: small)
+    monkeypatch.setattr("pets.cli.demo.LocalSampler", refuse)
+    monkeypatch.setattr("pets.cli.demo.charts_library", refuse)
+    monkeypatch.setattr("pets.gateway.serve", ask)
+    monkeypatch.setattr("pets.mock.serve", lambda *args, **options: None)
+    monkeypatch.setattr("pets.cli._ray.connect", refuse)
+
+    def run(path):
+        faults = Faults(no_logprobs=float(path == "pets doctor"))  # of which it says something
+        with running(MockModel(answers, faults=faults)) as url:
+            at = ["--endpoint", url, "--model", "mock"]
+            if path in WITH_RUNS:
+                for line in (["solve", *at, "--budget", "2x"], ["stream", *at, "--policy", "online_grid"]):
+                    CliRunner().invoke(cli, [*line, "q.jsonl", "--store", "runs.db"])
+                pets.solve("q.jsonl", sampler=lambda prompt: "A", store="runs.db", budget="2x", new=True)
+                wave = ["solve", "q.jsonl", "--batch-api", "--model", "mock", "--to", "wave.jsonl"]
+                CliRunner().invoke(cli, [*wave, "--store", "runs.db"])
+            if path == "pets keys set":
+                CliRunner().invoke(cli, ["keys", "add", "alice", "--store", "keys.db"])
+            for line in LINES[path]:
+                words = [word for word in line.split() for word in (at if word == "AT" else [word.replace("URL", url)])]
+                result = CliRunner().invoke(cli, [*path.split()[1:], *words])
+                assert isinstance(result.exception, PetsError | None) or result.exit_code == 1, (line, result.output)
+
+    return run
 
 
-@pytest.mark.parametrize("group", groups(), ids=lambda group: group.__name__)
-def test_every_field_of_a_group_is_read(group):
-    read = set().union(*(reads(ast.parse(path.read_text("utf-8")), group) for path in MODULES))
-    options = {spec.name for spec in fields(group) if spec.metadata}
-    assert options - read == set(), f"{group.__name__} shows options that nothing reads"
+@pytest.mark.parametrize("path", GROUPED)
+def test_a_command_reads_every_option_that_it_shows(path, typed):
+    with recorded_reads(GROUPED[path]) as reads:
+        typed(path)
+    ignored = {group.__name__: sorted(names - reads[group]) for group, names in GROUPED[path].items()}
+    assert not any(ignored.values()), ignored
+
+
+def test_a_field_that_is_only_copied_is_not_read():
+    with recorded_reads([SpendingSpec]) as reads:
+        assert replace(SpendingSpec(), budget="9x").max_traces == 64
+    assert reads == {SpendingSpec: {"max_traces"}}
 
 
 def test_every_option_that_stands_alone_is_read_by_its_verb():
@@ -149,16 +236,6 @@ def test_every_option_that_stands_alone_is_read_by_its_verb():
         tree = ast.parse(inspect.getsource(function).lstrip())
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         assert set(inspect.signature(function).parameters) <= used, path
-
-
-def test_a_field_that_nothing_reads_is_found():
-    @_groups.option_group("Draws")
-    class DrawOptions:
-        read: int = _groups.option("It is read.", 1)
-        ignored: int = _groups.option("It is not.", 1)
-
-    tree = ast.parse("def verb(draws: DrawOptions):\n    return draws.read")
-    assert reads(tree, DrawOptions) == {"read"}
 
 
 def test_the_command_line_stays_small():
