@@ -18,7 +18,7 @@ NO_MODEL := No local model can be installed here: its tests are skipped, and the
 # The tests start the command hundreds of times: with bytecode on disk no start compiles the sources again.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-slow test-all simulate e2e e2e-vllm check image-pip docs bench paper format lock clean
+.PHONY: help demo test test-slow test-all simulate e2e e2e-vllm integrations check image-pip docs bench paper format lock clean
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
@@ -42,7 +42,7 @@ demo: $(MODEL)   ## okg and uniform on 300 recorded questions, then on a small r
 	@$(BIN)/pets demo
 
 test: $(READY) $(MODEL)   ## the tests, doctests included
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not vllm"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not vllm and not integrations"
 
 test-slow: $(READY) $(MODEL) ## what is slow by nature: kills, a browser, a real model, other languages
 	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
@@ -57,6 +57,9 @@ e2e: $(READY) $(MODEL) ## 50 questions from the shell to their answers, over the
 
 e2e-vllm: $(READY) ## the same over a real vLLM, which is installed beside (3.5 GB, once); not part of CI
 	@nice -n 10 $(BIN)/python scripts/e2e_vllm.py
+
+integrations: $(READY) ## PETS inside lm-eval and others, against their own packages (TOOLS="lm-eval ..."); not part of CI
+	@nice -n 10 $(BIN)/python -m scripts.integrations $(TOOLS)
 
 check: $(READY)  ## ruff, mypy --strict, the import contracts
 	$(BIN)/ruff check .
@@ -92,4 +95,4 @@ lock: $(READY) $(MODEL) ## write down the versions that are installed, after `ma
 	@mv $(LOCK).new $(LOCK)
 
 clean:           ## remove the virtual environments and caches
-	rm -rf $(VENV) $(VENV)-vllm .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build
+	rm -rf $(VENV) $(VENV)-vllm $(VENV)-integrations .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build

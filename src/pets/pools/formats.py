@@ -39,6 +39,7 @@ TRACE_NAMES: Mapping[str, tuple[str, ...]] = {
 
 NUMBERS = {"tokens": int, "confidence": float, "number": int}
 UNREAD = "[invalid]"  # what lm-eval's filters leave where they read nothing
+NOT_SAMPLED = "[pets: not sampled]"  # what a response of lm-eval's model `pets` begins or ends with that is a copy
 Trace = dict[str, Any]
 """One trace of a file that has one per row, under :data:`TRACE_NAMES`, and whether it was ``cut``."""
 LIKELIHOODS = "it holds log-likelihoods and no texts; a pool needs generations (output_type: generate_until)."
@@ -130,7 +131,11 @@ def _lm_eval_traces(record: Record) -> list[Trace]:
     gold = record.get("target")
     gold = gold[0] if isinstance(gold, list) and gold else gold
     question = {"id": record["doc_id"], "gold": gold}
-    return [question | {"answers": answer, "texts": text} for answer, text in zip(answers, texts, strict=True)]
+    return [
+        question | {"answers": answer, "texts": text}
+        for answer, text in zip(answers, texts, strict=True)
+        if text is None or not (text.startswith(NOT_SAMPLED) or text.endswith(NOT_SAMPLED))
+    ]
 
 
 def _flat(values: Any) -> list[Any]:
