@@ -46,6 +46,7 @@ NAMES = [
     "ReplayConfig",
     "ReplayResults",
     "ReplyError",
+    "Result",
     "RunSpec",
     "Sampler",
     "SamplerError",

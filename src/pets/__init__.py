@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for P
     from pets.errors import UnreachableError as UnreachableError
     from pets.lab import PoolResult as PoolResult
     from pets.lab import ReplayConfig as ReplayConfig
+    from pets.lab import Result as Result
     from pets.plans import StreamPlan as StreamPlan
     from pets.plans import read_plan as read_plan
     from pets.plans import write_plan as write_plan
@@ -91,7 +92,7 @@ HOMES = {
     "pets.engine.budget": "Amount",
     "pets.errors": "BudgetError BusyError FirstTracesError InputError JobError JobLeftError LocalModelError PetsError "
     "PoolError RefusedError ReplyError SamplerError SpecError StateError UnreachableError",
-    "pets.lab": "PoolResult ReplayConfig",
+    "pets.lab": "PoolResult ReplayConfig Result",
     "pets.plans": "StreamPlan read_plan write_plan",
     "pets.pools": "Pool PooledQuestion read_pool write_pool",
     "pets.questions": "Problem",

@@ -42,7 +42,7 @@ from pets.store.database import DEFAULT_STORE
 
 AnySampler = Samplers | Mapping[str, Samplers] | None
 Arriving = Questions | AsyncIterable[str | Problem | Mapping[str, Any]]
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 ASK_TRACES = 16
 ASK_CONSISTENCY = 0.99
@@ -79,8 +79,8 @@ def solve(
     keeps nothing. Works inside a notebook too, whose event loop waits meanwhile.
 
     >>> solution = solve(["2 + 2?", "2 + 3?"], sampler=lambda question: "The answer is 4.", budget="4x", store=None)
-    >>> [(answer.id, answer.answer, answer.traces) for answer in solution.answers], solution.consistency.mean > 0.8
-    ([('q1', '4', 4), ('q2', '4', 4)], True)
+    >>> [(answer.id, answer.answer) for answer in solution.answers], solution.traces, solution.consistency.mean > 0.8
+    ([('q1', '4'), ('q2', '4')], 8, True)
     """
 
     async def run() -> Solution:
@@ -123,7 +123,11 @@ async def aask(
     sampler: AnySampler = None,
     **options: Unpack[RunOptions],
 ) -> Answer:
-    """As :func:`ask`, for a program with an event loop: ``answer = await pets.aask(...)``."""
+    """As :func:`ask`, for a program with an event loop: ``answer = await pets.aask(...)``.
+
+    >>> asyncio.run(aask("What is 17 x 23?", sampler=lambda question: "The answer is 391.")).answer
+    '391'
+    """
     if "budget" not in options:
         options = {"budget": ASK_TRACES, "target_consistency": ASK_CONSISTENCY, **options}
     engine = Engine([question], endpoint=endpoint, model=model, key=key, headers=headers, sampler=sampler, **options)
@@ -399,16 +403,16 @@ async def _arriving(questions: Any) -> AsyncIterator[Problem]:
         yield problem_of(question, number)
 
 
-def _run_to_end(work: Coroutine[Any, Any, Result]) -> Result:
+def _run_to_end(work: Coroutine[Any, Any, Returned]) -> Returned:
     """The result of a coroutine, in this thread or, where a loop is running in it, in another."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    outcome: Future[Result] = Future()
+    outcome: Future[Returned] = Future()
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
 
-    async def noted() -> Result:
+    async def noted() -> Returned:
         task = asyncio.current_task()
         assert task is not None
         running.set_result((asyncio.get_running_loop(), task))

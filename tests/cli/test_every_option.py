@@ -12,21 +12,20 @@ from dataclasses import fields, is_dataclass, replace
 from typing import get_type_hints
 
 import click
-import httpx
 import pytest
 from click.testing import CliRunner
 from scripts.cli_options import option_counts
 from scripts.docs.cli_reference import commands
 
-import pets.gateway
-import pets.mock
+import pets
 from pets.cli._groups import SpecOptions, spec_fields
 from pets.cli.main import VERBS, cli
 from pets.engine import RunSpec, TokenPrice
 from pets.engine.spec import SECTION_OF, SECTIONS, SpendingSpec
-from pets.errors import LocalModelError, PetsError
+from pets.errors import InputError, PetsError
 from pets.mock import DistributionAnswers, Faults, MockModel, running
-from pets.pools import Pool, load
+
+from ..command import run_briefly
 
 TYPED = {  # what is typed, and what the spec has then; several words where an option takes several
     "budget": ("9x", "9x"), "max_traces": ("7", 7), "policy": ("price:rounds=2", "price:rounds=2"),
@@ -176,22 +175,11 @@ def typed(tmp_path, monkeypatch):
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     answers = DistributionAnswers({question["id"]: {"A": 0.7, "B": 0.3} for question in QUESTIONS}, tokens=8)
 
-    def ask(state, host, port, *, ready, grace):
-        with pets.gateway.running(state, grace=grace) as url, httpx.Client(base_url=url, trust_env=False) as client:
-            ready(url)
-            for model in ("pets/mock", "mock"):
-                body = {"model": model, "messages": [{"role": "user", "content": "q1"}], "metadata": {"a": "b"}}
-                client.post("/v1/chat/completions", json=body, headers={"origin": url}).raise_for_status()
-
     def refuse(*args, **options):
-        raise LocalModelError("not here.")
+        raise InputError("not here.")
 
-    small = Pool("starter", load("starter").questions[:4])
-    monkeypatch.setattr("pets.cli.demo.load", lambda name: small)
-    monkeypatch.setattr("pets.cli.demo.LocalSampler", refuse)
+    run_briefly(monkeypatch, "q1")
     monkeypatch.setattr("pets.cli.demo.charts_library", refuse)
-    monkeypatch.setattr("pets.gateway.serve", ask)
-    monkeypatch.setattr("pets.mock.serve", lambda *args, **options: None)
     monkeypatch.setattr("pets.cli._ray.connect", refuse)
 
     def run(path):
