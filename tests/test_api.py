@@ -243,3 +243,25 @@ def test_a_pool_is_taken_as_a_file_records_or_a_pool(tmp_path, recorded):
     results = [pets.replay(pool, "uniform", repetitions=1) for pool in (path, [path], rows_of(recorded), [recorded])]
     assert {result[0].questions for result in results} == {24}
     assert [pool.pool for pool in pets.replay([path, rows_of(recorded)], "uniform", repetitions=1)] == ["mine", "pool"]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            lambda: pets.solve(["2 + 2?"], sampler=lambda text: "4", budget="5usd", store=None),
+            'needs a price: price="in=DOLLARS,',
+        ),
+        (lambda: pets.ask("2 + 2?", endpoint="http://127.0.0.1:9/v1"), "an endpoint needs model=NAME: which"),
+        (lambda: asyncio.run(_first_of_a_stream()), "an endpoint needs model=NAME: which"),
+        (lambda: pets.replay([{"id": "q", "answers": ["A", "B"]}], "okg", weighted=True), "Drop weighted=True."),
+    ],
+)
+def test_messages_name_the_keywords_of_python(call, says):
+    with pytest.raises(pets.PetsError) as raised:
+        call()
+    assert says in str(raised.value) and "--" not in str(raised.value)
+
+
+async def _first_of_a_stream():
+    return [answer async for answer in pets.stream(["2 + 2?"], endpoint="http://127.0.0.1:9/v1")]

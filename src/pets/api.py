@@ -6,11 +6,12 @@ them off.
 """
 
 import asyncio
+import re
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
@@ -27,10 +28,10 @@ from pets.engine.record import Recording
 from pets.engine.record import record as write_recording
 from pets.engine.run import Engine
 from pets.engine.sources import Samplers, Sources, sources_of
-from pets.engine.spec import TOP_LOGPROBS, RunOptions, RunSpec
+from pets.engine.spec import SECTIONS, TOP_LOGPROBS, RunOptions, RunSpec
 from pets.engine.stream import COLD_POLICY, Stream, planned
 from pets.engine.summary import AnswerSummary
-from pets.errors import InputError
+from pets.errors import InputError, PetsError
 from pets.lab import ReplayConfig
 from pets.lab import replay as replay_pools
 from pets.plans import Drift, StreamPlan, fit_plan, read_plan
@@ -48,6 +49,46 @@ ASK_TRACES = 16
 ASK_CONSISTENCY = 0.99
 
 
+FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?: ([A-Z]+\b|\d[\d.]*\b|[^\s`]*[=:/][^\s`]*[^\s`.,;:]))?")
+DECLARED = [spec for section in (*SECTIONS.values(), ReplayConfig) for spec in fields(section)]
+KEYWORDS = {"endpoint": "endpoint", "model": "model", "key-env": "key", "workers": "workers", "new": "new"} | {
+    flag: spec.name
+    for spec in DECLARED
+    for flag in (spec.name.replace("_", "-"), *(flag.partition("/")[0][2:] for flag in spec.metadata.get("flags", ())))
+}
+SWITCHES = {spec.name for spec in DECLARED if isinstance(spec.default, bool)}
+
+
+def in_keywords(text: str) -> str:
+    """What is said of an option of the command line, in the words of Python; commands in backticks stay.
+
+    >>> in_keywords("raise --max-tokens, or --keep-going; --price in=1,out=2 does. See `pets solve --new`.")
+    'raise max_tokens=, or keep_going=True; price="in=1,out=2" does. See `pets solve --new`.'
+    """
+
+    def keyword(match: re.Match[str]) -> str:
+        off, name, value = match.groups()
+        if (word := KEYWORDS.get(name)) is None:
+            return match[0]
+        if word in SWITCHES:
+            return f"{word}={not off}{f' {value}' if value else ''}"
+        return f'{word}="{value}"' if value and set("=:/") & {*value} else f"{word}={value or ''}"
+
+    parts = text.split("`")
+    parts[::2] = [FLAG.sub(keyword, part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+@contextmanager
+def spoken_to_python() -> Iterator[None]:
+    """Have errors name the keywords of Python, where the layers below name options of the command line."""
+    try:
+        yield
+    except PetsError as error:
+        error.args = (in_keywords(str(error)),)
+        raise
+
+
 class StreamOptions(RunOptions, total=False):
     """The keywords of :func:`stream`: those of a run, and what a stream alone knows."""
 
@@ -57,6 +98,7 @@ class StreamOptions(RunOptions, total=False):
 
 
 @checked
+@spoken_to_python()
 def solve(
     questions: Questions,
     *,
@@ -130,11 +172,14 @@ async def aask(
     """
     if "budget" not in options:
         options = {"budget": ASK_TRACES, "target_consistency": ASK_CONSISTENCY, **options}
-    engine = Engine([question], endpoint=endpoint, model=model, key=key, headers=headers, sampler=sampler, **options)
-    async with engine:
-        await engine.run()
-        (answer,) = engine.answers()
-        return answer
+    with spoken_to_python():
+        engine = Engine(
+            [question], endpoint=endpoint, model=model, key=key, headers=headers, sampler=sampler, **options
+        )
+        async with engine:
+            await engine.run()
+            (answer,) = engine.answers()
+            return answer
 
 
 @checked
@@ -191,44 +236,46 @@ async def stream(
     >>> asyncio.run(answers())
     [('q1', '4', 4), ('q2', '4', 4)]
     """
-    plan = read_plan(plan) if isinstance(plan, str | Path) else plan
-    question_set = None if isinstance(questions, AsyncIterable) else question_set_of(questions)
-    spec = RunSpec.of(policy=COLD_POLICY)
-    if question_set is not None:
-        spec = spec.with_options(sampling=replace(question_set.sampling, top_logprobs=None))
-    if plan is not None:
-        if "policy" in options:
-            raise InputError("a plan brings its own policy: leave out the policy, or the plan.")
-        sizes = {plan.provenance.answer: plan.provenance.options}
-        spec = spec.with_options(budget=f"{plan.mean_budget:.12g}x", max_traces=plan.cap, answer_sizes=sizes)
-    spec, sources = _sources(spec.with_options(**options), endpoint, model, key, headers, sampler)
-    problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
-    answers: asyncio.Queue[Answer | None] = asyncio.Queue()
-    line = ProgressLine(progress)
-    running = Stream(
-        planned(spec, plan, sources, problems),
-        sources,
-        answers.put_nowait,
-        problems=problems,
-        name=f"{'questions' if question_set is None else question_set.name} (stream)",
-        store=store,
-        drift=None if plan is None else Drift.of(plan),
-        on_alarm=lambda drift: line.say(drift.words),
-    )
-    async with running:
-        work = asyncio.create_task(running.run(_arriving(questions if problems is None else problems)))
-        work.add_done_callback(lambda task: answers.put_nowait(None))
-        try:
-            while (answer := await answers.get()) is not None:
-                yield answer
-            await work
-        finally:
-            work.cancel()
-            with suppress(asyncio.CancelledError):
+    with spoken_to_python():
+        plan = read_plan(plan) if isinstance(plan, str | Path) else plan
+        question_set = None if isinstance(questions, AsyncIterable) else question_set_of(questions)
+        spec = RunSpec.of(policy=COLD_POLICY)
+        if question_set is not None:
+            spec = spec.with_options(sampling=replace(question_set.sampling, top_logprobs=None))
+        if plan is not None:
+            if "policy" in options:
+                raise InputError("a plan brings its own policy: leave out the policy, or the plan.")
+            sizes = {plan.provenance.answer: plan.provenance.options}
+            spec = spec.with_options(budget=f"{plan.mean_budget:.12g}x", max_traces=plan.cap, answer_sizes=sizes)
+        spec, sources = _sources(spec.with_options(**options), endpoint, model, key, headers, sampler)
+        problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
+        answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+        line = ProgressLine(progress)
+        running = Stream(
+            planned(spec, plan, sources, problems),
+            sources,
+            answers.put_nowait,
+            problems=problems,
+            name=f"{'questions' if question_set is None else question_set.name} (stream)",
+            store=store,
+            drift=None if plan is None else Drift.of(plan),
+            on_alarm=lambda drift: line.say(drift.words),
+        )
+        async with running:
+            work = asyncio.create_task(running.run(_arriving(questions if problems is None else problems)))
+            work.add_done_callback(lambda task: answers.put_nowait(None))
+            try:
+                while (answer := await answers.get()) is not None:
+                    yield answer
                 await work
+            finally:
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
 
 
 @checked
+@spoken_to_python()
 def record(
     questions: Questions,
     *,
@@ -282,6 +329,7 @@ def record(
 
 
 @checked
+@spoken_to_python()
 def fit(
     pool: Any,
     mean_budget: float = 16,
@@ -311,6 +359,7 @@ def fit(
 
 
 @checked
+@spoken_to_python()
 def replay(
     pools: Any,
     policies: str | Policy | Sequence[str | Policy],

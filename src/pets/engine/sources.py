@@ -182,7 +182,7 @@ def make_samplers(
     if not endpoints:
         return [LocalSampler(model, slots=slots, context=context, threads=threads)]
     if model is None:
-        raise InputError("an endpoint needs --model NAME (model=...): which of the server's models to ask.")
+        raise InputError("an endpoint needs --model NAME: which of the server's models to ask.")
     keys = endpoint_keys(endpoints, key)
     if batch_api:
         if len(endpoints) > 1:
