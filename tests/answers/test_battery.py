@@ -1,7 +1,8 @@
 """The answer types against outputs as models and people write them, and pairs that are one answer or two.
 
 The battery is not for tuning: whoever works on a reader looks at the kinds that fail, not at the items.
-``pytest tests/answers/test_battery.py -s`` prints a table by type and kind.
+``pytest tests/answers/test_battery.py -s`` prints a table by type and kind. ``auto.jsonl`` is for ``auto``, which
+chooses by the question and one reply; a third of it is ``held`` back: nothing was tuned on that.
 """
 
 import json
@@ -15,6 +16,9 @@ from typing import Any
 import pytest
 
 from pets.answers.base import AnswerType
+from pets.engine.question import answer_type_of, chosen_for
+from pets.prompts import Prompt
+from pets.questions import Problem
 from pets.registry import make_answer_type
 
 BATTERY = Path(__file__).parent / "battery"
@@ -127,3 +131,39 @@ def test_pairs_merge_when_they_are_one_answer_and_never_when_they_are_two() -> N
     assert not share(verdicts, "wrong", len(pairs)), failures(verdicts, "wrong")
     mandatory = sum(item["same"] and not item["optional"] for item in pairs)
     assert share(verdicts, "missed", mandatory) <= LARGEST_MISSED_SHARE, failures(verdicts, "missed")
+
+
+def chosen_type(question: str, replies: Iterable[str]) -> AnswerType:
+    return answer_type_of(chosen_for(Problem("q", Prompt.question(question), "auto"), replies))
+
+
+def judge_reply(item: Item) -> Verdict:
+    """As :func:`judge_output`, by the type that ``auto`` chooses for the question from this reply."""
+    reader, expect = chosen_type(item["question"], [item["reply"]]), item["answer"]
+    form, item = reader.extract(item["reply"]), item | {"type": "held" if item["held"] else "auto"}
+    if form is None:
+        return Verdict(item, "right" if expect is None else "missed")
+    is_right = expect is not None and is_one(reader, form, bare_form(reader, expect))
+    return Verdict(item, "right" if is_right else "wrong")
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_auto_reads_as_a_person_does(held: bool) -> None:
+    verdicts = [judge_reply(item) for item in items("auto.jsonl") if item["held"] is held]
+    assert len(verdicts) >= 90
+    print("\n" + table(verdicts))  # noqa: T201 (pytest -s shows it)
+    wrong = share(verdicts, "wrong", len(verdicts)) + share(verdicts, "missed", len(verdicts))
+    assert wrong <= LARGEST_MISSED_SHARE, f"{failures(verdicts, 'wrong')}; {failures(verdicts, 'missed')}"
+
+
+def test_auto_merges_no_two_answers_whichever_reply_came_first() -> None:
+    pairs = items("auto_pairs.jsonl")
+    assert len(pairs) >= 100
+    wrong = []
+    for item in pairs:
+        firsts = ([item["a"]], [item["b"]], [item["a"], item["b"]])
+        readers = [chosen_type(item["question"], replies) for replies in firsts]
+        merged = [is_one(reader, reader.extract(item["a"]), reader.extract(item["b"])) for reader in readers]
+        if (not all(merged)) if item["same"] else any(merged):
+            wrong.append((item["a"], item["b"]))
+    assert wrong == []

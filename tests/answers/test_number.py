@@ -150,3 +150,9 @@ def test_hostile_numbers_are_refused_at_once():
         assert Number().canonical(text) is Number().extract(text) is None
     zeros = " 000" * 10**5
     assert (Number().canonical(zeros), Number().extract(zeros)) == (None, "0")
+
+
+def test_a_number_without_a_unit_makes_no_two_units_one():
+    assert Number().merge(["5 km", "5", "5 m"]) == {"5 km": "5 km", "5": "5 km", "5 m": "5 m"}
+    assert Number().merge(["5 USD", "5 EUR", "5"]) == {"5 USD": "5 USD", "5 EUR": "5 EUR", "5": "5 USD"}
+    assert Number().merge(["5", "0.05", "5 %"])["0.05"] == "0.05"

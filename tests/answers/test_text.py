@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.answers.text import Text, dates_in, iso_date
+from pets.answers.text import Text, iso_date, moments_in
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_days_that_there_are_not_are_no_dates():
 
 
 def test_dates_are_found_within_a_sentence():
-    assert dates_in("it was signed on july 4, 1776 and not on 5 july 1776") == ["july 4, 1776", "5 july 1776"]
+    assert moments_in("it was signed on july 4, 1776 and not on 5 july 1776") == ["july 4, 1776", "5 july 1776"]

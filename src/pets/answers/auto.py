@@ -12,13 +12,14 @@ from itertools import islice
 from typing import ClassVar, Literal
 
 from pets._extras import missing
+from pets.answers import quantity
 from pets.answers.base import AnswerType, Reading
 from pets.answers.choice import Choice
 from pets.answers.final import places, visible_text
 from pets.answers.json import Json
 from pets.answers.math import Math
 from pets.answers.number import Number
-from pets.answers.text import Text
+from pets.answers.text import Text, is_date_or_time
 from pets.answers.yesno import YesNo
 from pets.patterns import BLANK, END, Pattern
 
@@ -29,11 +30,20 @@ TYPES: dict[TypeName, type[AnswerType]] = {
 CLEAR_SHARE = 0.8  # of the traces that fit a type
 MAX_TEXTS = 8  # that a choice is made by
 MAX_QUESTION_CHARS = 20_000
-MAX_SHORT_CHARS = 60  # of a passage that is a number, with its unit
 OPTION_LINES = Pattern(rf"(?m)^{BLANK}*[(\[]?([A-Z])[).:\]]{BLANK}+\S")
 OPTIONS_IN_LINE = Pattern(rf"\(([A-Z])\){BLANK}*\S", needs="(")
-OPEN_QUESTION = Pattern(rf"(?i)(?:^|[.!?:]\s|,\s)(?:who|whose|what|which|where|when|why|how|name|list){END}")
-FORMULA = Pattern(r"\\[a-zA-Z]{2,}|[a-zA-Z0-9)}]\s*\^|\$")
+COUNTING = "how (?:many|much|long|far|old|tall|fast|big|large|high|deep|heavy|often|hot|cold|wide)"
+NUMBERS = "numbers?|year|percentage|percent|fraction|digits?|value|amount|page|chapter|century|integers?"
+ASKING = f"who|whose|whom|what|which (?:{NUMBERS})|which|where|when|why|{COUNTING}|how|name|list"
+OPEN_QUESTION = Pattern(rf"(?im)(?:^|[.!?:,]\s|(?:in|at|on|of|by|for|with|from|to) )({ASKING}){END}")
+NAMING = frozenset({"who", "whose", "whom", "where", "when", "why"})  # what asks for no number
+OF_NUMBER = Pattern(
+    r"(?i)\A(?:(?:an?|the) )?(?:\w+ )?(?:rate|total|sum|amount|price|cost|value|length|height|width|distance|area"
+    r"|volume|weight|mass|speed|number|population|share|percentage|average|mean|temperature|duration) of ›[$€£\d]"
+)
+TITLE = Pattern(r" [A-Z][a-z]")
+FONT = Pattern(r"\\(?:text|textbf|textit|mathrm|mathbf)\s*\{([^{}\\]*)\}", needs="\\")
+FORMULA = Pattern(r"\\[a-zA-Z]{2,}|[a-zA-Z0-9)}]\s*\^|\$(?:[^$\d\s]|\d+[a-zA-Z(+*/=-])[^$\n]{0,200}\$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +83,15 @@ def choose_type(question: str, texts: Iterable[str]) -> TypeName | None:
     """
     counts: Counter[str] = Counter()
     stating = 0
+    asking = OPEN_QUESTION.findall(question[-MAX_QUESTION_CHARS:])
+    wanted = asking[-1].lower() if asking else ""
     for text in islice(texts, MAX_TEXTS):
-        types = _fitting(text)
+        types = _fitting(text, wanted)
         counts.update(types)
         stating += bool(types) or Text().read(text) is not None
     if not stating:
         return None
-    is_open = OPEN_QUESTION.search(question[-MAX_QUESTION_CHARS:]) is not None
-    fewest = {"yesno": 2 if is_open else 1, "choice": 2}  # one odd trace makes no such question of an open one
+    fewest = {"yesno": 2 if wanted else 1, "choice": 2}  # one odd trace makes no such question of an open one
     names: tuple[TypeName, ...] = ("json", "yesno", "choice", "number", "math")
     return next((name for name in names if counts[name] >= max(CLEAR_SHARE * stating, fewest.get(name, 1))), "text")
 
@@ -110,8 +121,11 @@ def _compares() -> bool:
     return find_spec("math_verify") is not None
 
 
-def _fitting(text: str) -> set[str]:
-    """The types whose answers the text ends in; a number is a formula, too, but not the reverse."""
+def _fitting(text: str, wanted: str) -> set[str]:
+    """The types whose answers the text ends in; a number is a formula, too, but not the reverse.
+
+    ``wanted`` is what the question asks for: "who" is no number, "how many" is one.
+    """
     visible = visible_text(text).strip()
     if visible.startswith(("{", "[", "```")) and Json().extract(visible) is not None:
         return {"json"}
@@ -120,12 +134,28 @@ def _fitting(text: str) -> set[str]:
         return {"choice"}
     if YesNo().extract(text) is not None:
         return {"yesno"}
-    if Number().canonical(passage) is not None:
+    if wanted not in NAMING and _is_number(text, counted=wanted.startswith("how "), named=wanted == "which"):
         return {"number", "math"}
-    if FORMULA.search(passage):
-        return {"math"}
-    numbers = len(passage) <= MAX_SHORT_CHARS and any(map(str.isdigit, passage))
-    return {"number", "math"} if numbers and Number().extract(f"The answer is {passage}.") is not None else set()
+    return {"math"} if FORMULA.search(FONT.sub(r"\1", passage)) else set()
+
+
+def _is_number(text: str, *, counted: bool, named: bool) -> bool:
+    """Whether its answer is a number, and not a name, a date, a time or a list in which one stands.
+
+    What is ``counted`` by the question may have names: "There are two: Phobos and Deimos." A question for something
+    that is ``named`` has a number only as its whole answer.
+    """
+    number, words = Number().read(text), Text().read(text)
+    if number is None or words is None or counted:
+        return number is not None and not (words is None and named)
+    if is_date_or_time(words.form):
+        return False
+    spelling = quantity.with_points(words.spelling) if quantity.writes_decimal_commas(text) else words.spelling
+    spelling = OF_NUMBER.sub("", spelling)
+    begins = spelling.startswith(number.spelling)
+    if begins and TITLE.match(spelling, len(number.spelling)):  # "12 Angry Men"
+        return False
+    return begins or quantity.equated(spelling) is not None
 
 
 def _option_count(question: str) -> int | None:

@@ -182,7 +182,8 @@ class AnswerType(ABC):
 class Classes:
     """The answers of one question, fed one by one: connected components of ``same``, so order does not matter.
 
-    Each component is named by its member that was seen first. A new answer that equals two classes makes them one:
+    With ``whole`` an answer joins the first class whose members it all equals, and no two classes become one. Each is
+    named by its member that was seen first. A new answer that equals two classes makes them one, unless ``whole``:
 
     >>> classes = Classes(lambda first, second: abs(int(first) - int(second)) <= 1)
     >>> classes.add("1"), classes.add("3"), classes.add("2")
@@ -191,10 +192,10 @@ class Classes:
     '1'
     """
 
-    __slots__ = ("_members", "_name", "_same")
+    __slots__ = ("_members", "_name", "_same", "_whole")
 
-    def __init__(self, same: Callable[[str, str], bool]) -> None:
-        self._same = same
+    def __init__(self, same: Callable[[str, str], bool], *, whole: bool = False) -> None:
+        self._same, self._whole = same, whole
         self._name: dict[str, str] = {}  # answer -> its class's first member
         self._members: dict[str, list[str]] = {}  # in order of the first member
 
@@ -215,10 +216,15 @@ class Classes:
             return []
         equal = []
         for name, members in self._members.items():
+            equals = False
             for member in members:
-                if (yield member, answer):
-                    equal.append(name)
+                equals = yield member, answer
+                if equals is not self._whole:
                     break
+            if equals:
+                equal.append(name)
+            if equals and self._whole:
+                break
         self._name[answer] = answer
         self._members[answer] = [answer]
         if not equal:

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from pets.answers import phrases
-from pets.patterns import BLANK, END, START, Match, Pattern, other_than
+from pets.patterns import BLANK, END, LETTER, START, Match, Pattern, other_than
 
 Place = Literal["boxed", "marked", "cue", "line", "first"]
 """In a box; in a tag or a JSON field; beside "the answer is"; in the last line; in the first of several."""
@@ -35,6 +35,7 @@ MAX_JSON_DEPTH = 5
 MAX_BOXES = 8
 MAX_JOINT_CHARS = 40
 MAX_FIRST_CHARS = 200
+MAX_POINTS = 50  # of a list
 LONG_SENTENCE_WORDS = 10  # a longer one that ends in a word without a full stop was cut
 
 
@@ -111,6 +112,9 @@ SPECIAL = Pattern(r"<\|[a-z_]{1,30}\|>|</s>|<end_of_turn>|<eos>", needs="<")
 EMOJI = Pattern("[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d]")
 ACCENTS = Pattern("([\u0300-\u036f]{30})[\u0300-\u036f]+")  # sorting them takes the square of their number
 DISPLAY = Pattern(r"\\\[|\\\]|\$\$|\\begin\{(?:align|equation|gather)\*?\}|\\end\{(?:align|equation|gather)\*?\}")
+POINT = Pattern(
+    rf"(?:[-*•]|\d{{1,2}}[.)])\s+[*_`]*({LETTER}[^\s.:;,=*_`]*(?: {LETTER}[^\s.:;,=*_`]*){{0,3}})[*_`]*[.,;]?"
+)
 RULE = Pattern(r"[-=_*#~.\s|>]*")
 PLEASANTRY = Pattern(rf"\W{{0,6}}(?:{_words(phrases.PLEASANTRIES)})")
 AFTERMATH = Pattern(
@@ -502,7 +506,7 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
 
     None where the text breaks off or asks back: nothing there is an answer.
     """
-    lines = plain_lines(text)
+    lines = _listed(plain_lines(text))
     if not lines:
         return
     last = _last_sentence_if_open(_without_goodbye(lines[-1]))
@@ -514,6 +518,20 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
         yield "line", last
     if len(lines) > 1 and len(lines[0]) <= MAX_FIRST_CHARS and lines[0].rstrip("*_")[-1:] != ":" and lines[0][0] != "#":
         yield "first", lines[0]
+
+
+def _listed(lines: list[str]) -> list[str]:
+    """The lines, the last of them in one where they are the points of a list of names.
+
+    >>> _listed(["The colours:", "1. Red", "2. **Green**"]), _listed(["1. Add 2.", "2. So 4"])
+    (['The colours:', 'Red, Green'], ['1. Add 2.', '2. So 4'])
+    """
+    points: list[str] = []
+    for line in reversed(lines[-MAX_POINTS:]):
+        if (point := POINT.fullmatch(line)) is None:
+            break
+        points.append(point[1])
+    return [*lines[: -len(points)], ", ".join(reversed(points))] if len(points) > 1 else lines
 
 
 def _last_sentence_if_open(line: str) -> str:
@@ -530,7 +548,7 @@ def _open_ended(line: str) -> bool:
         return True
     if end.endswith(("?", "？")) or DANGLING.search(end) is not None:
         return True
-    cut = not CLOSED.search(line[-MAX_JOINT_CHARS:]) and end[-1:].isalpha()
+    cut = not CLOSED.search(line[-MAX_JOINT_CHARS:]) and end[-1:].isalpha() and line[-1] not in "*_`"
     return cut and len(line.split()) >= LONG_SENTENCE_WORDS
 
 

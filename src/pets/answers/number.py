@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pets.answers import quantity
-from pets.answers.base import AnswerType, Reading
+from pets.answers.base import AnswerType, Classes, Reading
 from pets.answers.final import Place, places, strip_openers
 from pets.answers.quantity import AmbiguousError, Quantity
 from pets.patterns import Pattern
 
 EXCLAMATION = Pattern(r"(?:\A|[^!])‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
+
+IN_OTHER_UNITS = Pattern(r"\d[^\s()]{0,20}(?: [^\s()]{1,20})?‹ \(([^()]{1,60})\)›[*_]*[.!]?\s*\z")  # "8 km (5 miles)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,10 @@ class Number(AnswerType):
         except ValueError:  # a tool call's form
             return False
 
+    def classes(self) -> Classes:
+        """A number without a unit joins one with it, and never makes ``5 km`` and ``5 m`` one."""
+        return Classes(self.same, whole=True)
+
     def same_at_once(self, first: str, second: str) -> bool | None:
         """As :meth:`same`: it takes no time."""
         return self.same(first, second)
@@ -66,6 +72,8 @@ def _read(place: Place, passage: str, first: str) -> Quantity | None:
     if place in ("boxed", "first"):
         return quantity.equated(passage) if place == "boxed" else None
     bare = strip_openers(EXCLAMATION.sub("", passage.strip("*_ ")))
+    if (other := IN_OTHER_UNITS.search(bare)) and (value := quantity.read(other[1])) and value.unit:
+        bare = passage = bare[: other.start()]
     if value := quantity.equated(bare):
         return value
     if place == "line":

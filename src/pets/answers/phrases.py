@@ -129,7 +129,8 @@ OPENERS = (
     "|consequently|accordingly|finally|overall|altogether|in (?:total|all|conclusion|summary|short|the end|sum)"
     "|to (?:conclude|summarize|sum up)|as a result|that(?: means| is|['’]s)|this (?:means|gives|yields|is|leaves"
     "|makes)|which (?:means|gives|is|makes|leaves)|that gives|that makes|that leaves|it(?: is|['’]s| must be"
-    "| should be| has to be| would be)|we (?:get|have|find|obtain|conclude)|i (?:get|got|think|believe|guess)|that"
+    "| should be| has to be| would be| (?:appears|seems) to be)"
+    "|we (?:get|have|find|obtain|conclude)|i (?:get|got|think|believe|guess)|that"
     "|which|must be|should be|and|but|yes|no|well|okay|ok|right|now|after (?:all|careful consideration)|there (?:are"
     "|is|were|was|will be)|they['’]?re|clearly|obviously|definitely|probably|likely|certainly|indeed|simply|actually"
     "|basically|of course|sure|i['’]m (?:sure|confident)|correct|also|daher|deshalb|folglich|somit|insgesamt|es (?:ist"
@@ -141,7 +142,8 @@ OPENERS = (
 
 PREAMBLES = (
     "looking|based|given|among|considering|of|from|after|between|comparing|according|using|since|because|as|if|when|by"
-    "|with|selon|según|laut|secondo|segundo|nach|согласно"
+    "|with|while|although|though|even though|despite|whereas|contrary|unlike"
+    "|selon|según|laut|secondo|segundo|nach|согласно"
 )
 """Words that begin a clause before the statement ("Based on the text, ...")."""
 
@@ -200,3 +202,12 @@ DANGLING = (
     "|ist|sind|und|oder|der|die|das|ein|eine|mit|von|zu|est|sont|et|ou|le|la|les|un|une|de|avec|son|el|los|con"
 )
 """Words that no sentence ends with: there a text was cut."""
+
+VERBS = (
+    "comes?|came|rose|rises?|fell|falls?|equals?|freezes?|froze|boils?|totals?|amounts?|increase[sd]|decrease[sd]|grew|grows"
+    "|reported|earn(?:s|ed)|weighs?|weighed|measures?|takes?|took|lasts?|lasted|arrive[sd]?|opens|opened|closes|closed"
+    "|start(?:s|ed)|begins|began|ends|ended|leaves|gives?|gave|makes|becomes|became|goes|went|gets|got|needs|remains?"
+    "|lies|occur(?:s|red)|happen(?:s|ed)|land(?:s|ed)|lives|lived|died|born|works|worked|produces|includes|consists"
+    "|travel(?:s|ed|led)|drive[sn]?|runs|ran|moves|moved|sells|sold|buys|bought|spen(?:ds|t)|receive[sd]|gained|lost"
+)
+"""Verbs that tell a sentence from a name."""

@@ -54,12 +54,19 @@ UNITS = {
     "N": "newton", "kN": "", "J": "joule", "kJ": "kilojoule", "W": "watt", "kW": "kilowatt", "V": "volt", "Hz": "hertz",
     "kHz": "", "MHz": "", "Pa": "pascal", "kPa": "", "°": "degree grad grado degré градус", "rad": "radian",
     "°C": "℃ celsius", "°F": "℉ fahrenheit", "%": "percent prozent", "¢": "cent", "EUR": "€ eur euro", "GBP": "£ gbp",
-    "USD": "$ us$ usd dollar dólar dollari доллар", "JPY": "¥ yen 円", "INR": "₹ rs rupee", "CNY": "元 yuan rmb",
+    "USD": "$ us$ usd dollar dólar dollari доллар", "JPY": "¥ jpy yen 円", "INR": "₹ inr rs rupee",
+    "CNY": "元 cny yuan rmb", "CAD": "c$ ca$ cad", "AUD": "a$ au$ aud", "NZD": "nz$ nzd", "HKD": "hk$ hkd",
+    "SGD": "s$ sgd", "BRL": "r$ brl reais",
+    "CHF": "chf franken", "SEK": "sek", "NOK": "nok", "DKK": "dkk", "PLN": "pln zł złoty", "MXN": "mxn", "ZAR": "zar",
+    "KRW": "₩ krw won", "RUB": "₽ rub рублей рубля рубль руб", "TRY": "₺ lira", "KB": "kb kilobyte", "MB": "megabyte",
+    "GB": "gb gigabyte", "TB": "tb terabyte", "kWh": "kwh", "mol": "mole", "kcal": "calorie", "ha": "hectare",
+    "acre": "acre", "μm": "µm micrometer micron", "nm": "nanometer", "ns": "nanosecond", "μs": "µs microsecond",
 }  # fmt: skip
 """Other names of each unit, matched in lower case but for capitals; most have a plural, too."""
 PARTS = ("yr month wk d h min s", "mi yd ft in", "km m cm mm", "lb oz", "kg g", "L mL", "USD ¢")
 """Units that are written one after another, the larger first: ``5 ft 10 in``."""
-CURRENCIES = "$€£¥₹"
+CURRENCIES = "$€£¥₹₩₽₺"
+CODES = "USD|EUR|GBP|JPY|INR|CNY|CAD|AUD|NZD|HKD|SGD|BRL|CHF|SEK|NOK|DKK|PLN|MXN|ZAR|KRW|RUB"
 
 
 def _unit_names() -> dict[str, str]:
@@ -80,7 +87,7 @@ _NAME = "|".join(map(escape, sorted(UNIT_NAMES, key=len, reverse=True)))
 _ALONE = r"›(?:[^a-zA-Zа-я]|\z)"
 _POWER = r" ?\^ ?\{?([23])\}?"
 UNIT = Pattern(rf"(?i) ?-?(?:(square|sq\.?|cubic|cu\.?) ?)?({_NAME}){_ALONE}")
-POWER = Pattern(rf"(?i){_POWER}| (squared|cubed){END}")
+POWER = Pattern(rf"(?i){_POWER}| (squared|cubed){END}|([23])›(?:[^\w.,]|[.,]?\z)")
 BELOW = Pattern(rf"(?i)(?: ?/ ?| ?per ?| an? )({_NAME}){_ALONE}")
 BELOW_POWER = Pattern(_POWER)
 UNIT_WORD = (
@@ -89,6 +96,7 @@ UNIT_WORD = (
 )
 """The pattern of a unit in prose."""
 DEGREE = Pattern(r" ?(?:\^ ?\{? ?\\circ ?\}?|\\degree›(?:[^a-z]|\z)|°)")
+SCALE = Pattern(rf"(?i) ?([cf])(?:elsius|ahrenheit)?{END}")
 WORD_AFTER = Pattern(r" (\w+)")
 MEASURED = ("tall", "long", "wide", "high", "deep", "thick", "in")  # words after which "5 in" is still 5 inches
 
@@ -116,9 +124,11 @@ def unit_at(text: str, index: int, *, letters: bool = True) -> tuple[str, int]:
     if alone and ((not letters and text[index] != " ") or (name.islower() and name not in UNIT_NAMES)):
         return "", index
     unit, end = _symbol(name), head.end() + text.startswith(". ", head.end())
+    if unit == "°" and (named_scale := SCALE.match(text, end)):
+        return f"°{named_scale[1].upper()}", named_scale.end()
     if power := POWER.match(text, end):
         end = power.end()
-    if raised := power[1] or power[2] if power else square:
+    if raised := power[1] or power[2] or power[3] if power else square:
         unit += f"^{raised}" if raised in ("2", "3") else "^3" if raised.startswith("cu") else "^2"
     if (under := BELOW.match(text, end)) and _symbol(under[1]):
         unit, end = f"{unit}/{_symbol(under[1])}", under.end()
@@ -156,7 +166,7 @@ MAGNITUDE = Pattern(rf"(?i)[ -]?({'|'.join(sorted(MAGNITUDES, key=len, reverse=T
 LETTER_MAGNITUDE = Pattern(r"([kKMBT])›(?:[^\w/^]|\z)")
 SMALL_MAGNITUDE = Pattern(rf"([mb])n?{END}")
 ORDINAL = Pattern(r"(?i)(?:\^ ?\{? ?)?(?:th|st|nd|rd)\}?›(?:[^a-z]|\z)")
-PREFIX = Pattern(rf"([+-]?) ?(?:(US\$|USD ?|EUR ?|GBP ?|Rs\.? ?|[{CURRENCIES}]) ?)?›[-+0-9.\\(]")
+PREFIX = Pattern(rf"([+-]?) ?(?:((?:US|CA|AU|NZ|HK|[ACSR])\$|(?:{CODES}) ?|Rs\.? ?|[{CURRENCIES}]) ?)?›[-+0-9.\\(]")
 JOINT = Pattern(r",? (?:and |und |et |y |e |и )?|,? ?")
 
 
@@ -452,7 +462,8 @@ def equated(text: str) -> Quantity | None:
     """The quantity that a formula is, or that it equates something to; none for "x = 2 or x = 3"."""
     sides = EQUALS.split(text)
     several = len(sides) > 2 and SECOND_NAME.search(sides[-2])
-    return None if several else read(sides[-1])
+    closes = len(sides) > 1 and "$" in sides[0]  # a formula, whose last dollar is no money
+    return None if several else read(sides[-1].rstrip(" .*_").removesuffix("$") if closes else sides[-1])
 
 
 def _prose(text: str) -> str | None:
@@ -469,16 +480,18 @@ def _concluded_in(text: str) -> Quantity | None:
     numbers = quantities(text)
     if not numbers:
         return None
-    if sides := list(EQUALS.finditer(text)):
-        return _after_equals(text, numbers, sides)
-    governed = [number for number in numbers if _precedes(GOVERNED, text, number)]
     consequence = list(CONSEQUENCE.finditer(text))
     start = consequence[-1].end() if consequence else 0
+    if sides := list(EQUALS.finditer(text)):
+        concluded = _concluded_in(text[start:]) if start > sides[-1].end() else None
+        return concluded or _after_equals(text, numbers, sides)
+    governed = [number for number in numbers if _precedes(GOVERNED, text, number)]
     chosen = (
         [number for number in governed if _precedes(REDUCED, text, number)][-1:]
         or [number for number in governed if number.start >= start]
         or governed
         or (numbers if len(numbers) == 1 else [number for number in numbers if not _precedes(AN_ASIDE, text, number)])
+        or [number for number in numbers if number.unit]
     )
     distinct = {show(number) for number in chosen}
     for number in chosen:

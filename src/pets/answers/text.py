@@ -43,6 +43,7 @@ STOP = Pattern(r"[a-z]‹\.›(?: |[a-z](?:[^a-z]|\z))", needs=".")
 ARTICLE = Pattern(r"(?:the|an?) ›\S")
 HYPHEN = Pattern(r"[a-z]‹[-‐‑–]›[a-z]")
 COMMA = Pattern(r"[,;]› ")
+LIST_AND = Pattern(r",? (?:and|&)› [^ ]")  # "red, green and blue" is "red, green, blue"
 APOSTROPHE = Pattern(r"[a-z]‹['’`]›(?:[a-z ]|\z)")
 QUOTES = str.maketrans("", "", '"“”«»')
 SPELLINGS = {"mt": "mount", "st": "saint", "ft": "fort", "dr": "doctor", "mr": "mister", "&": "and", "okay": "ok"}
@@ -138,7 +139,9 @@ def _fold(text: str) -> str:
         text = _unwrap(whole[1])
     if verdict := YES_OR_NO.match(text):
         return verdict[1]
-    return iso_date(text) or _number(text) or _respelled(text)
+    if when := WHEN.match(text):
+        text = text[when.end() :]
+    return iso_date(text) or clock_time(text) or _number(text) or _respelled(text)
 
 
 def _number(text: str) -> str | None:
@@ -156,7 +159,7 @@ def _respelled(text: str) -> str:
         text = unicodedata.normalize("NFC", text).translate(STROKES)
     text = APOSTROPHE.sub("", HYPHEN.sub(" ", text)).translate(QUOTES)
     text = INITIALS.sub(lambda match: match[0].translate(INITIALS_GAPS), text)
-    text = COMMA.sub("", STOP.sub("", text))
+    text = COMMA.sub("", STOP.sub("", LIST_AND.sub("", text)))
     text = SPELLED.sub(lambda match: SPELLINGS[match[0]], text)
     if article := ARTICLE.match(text):
         text = text[article.end() :]
@@ -190,17 +193,26 @@ APPOSITION = Pattern(
     rf"|according|due to|so that|although|though|however|but|not|making|with|followed|weil|porque|parce|perché){END}"
     r"|,\s+(?:the|an?|and (?:it|he|she|they|this)|in|on)\s|\s[–—]\s|:\s|;\s|\s\(|['\"]\s?[,}]"
 )
+BESIDES = Pattern(r",\s+(?:the|an?)\s")
 EMPHASIS = Pattern(r"\*\*([^*\n]{1,120})\*\*|__([^_\n]{1,120})__")
+CODE_NAME = Pattern(r"[\w./-]*\w[._/(][\w./()-]+")
+CODE = Pattern(r"`([^`\n]{1,120})`", needs="`")
 DEFINITE = "the|la|el|le|les|los|il|lo|die|der|das|het|de|o|en"
 ARTICLES = rf"(?:(?:{DEFINITE}|an?)\s+|l['’])"
+POSSESSOR = r"[A-Z][\w.-]*(?: [A-Z][\w.-]*){0,3}['’]s?\s"
 COPULAS = "is|was|are|were|es|fue|est|ist|war|è|é|foi|fu"
 DEEDS = (
     "written|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|sung|won|proposed"
     "|introduced|led|made|produced|formulated|published"
 )
+TELLING = (
+    "uses?|speaks?|stands for|means|plays?|pays?|paid|costs?|eats?|contains?|belongs? to|refers? to|falls? on|makes?"
+    "|produces?|absorbs?|emits?|consists? of|(?:is|are) (?:made(?: up)?|composed) of"
+)
+"""Verbs whose object is the answer."""
 DEED = (
     "wrote|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|won|proposed"
-    "|is credited"
+    "|is credited|makes up|has the (?:most|largest|highest|longest|biggest|smallest|lowest|fewest|greatest)"
 )
 # Each is a sentence whose group is the answer; the first that matches counts.
 NAMING = Pattern(
@@ -208,12 +220,22 @@ NAMING = Pattern(
     r"(?:called|known as|named|spelled|termed)\s+(.+)"
 )
 PASSIVE = Pattern(
-    rf"(?i).{{1,150}}?\s(?:was|were|is|are)\s+(?:first\s+)?(?:{DEEDS})\s+by\s+(.+?)(?:\s(?:in|around|during|at)\s.*)?"
+    rf"(?i).{{1,150}}?\s(?:(?:was|were|is|are)\s+(?:first\s+)?(?:{DEEDS})\s+by"
+    r"|wurde(?:\s\d{4})?\s+von|(?:fue|ha sido|foi|fu|è stat[oa]|a été|est)\s+\w+\s+(?:por|par|da))\s+(.+?)"
+    r"(?:\s(?:(?:in|around|during|at|en|em)\s.*|ge[a-zäöü]{3,12}|erfunden|entdeckt|komponiert))?"
 )
 DESCRIBED = Pattern(
-    rf"(?is)(?:(?:{ARTICLES}|(?:its|his|her|their|my|our|this|that)\s)(?:|.{{0,149}}?\W)|it\W(?:|.{{0,148}}?\W))"
+    rf"(?is)(?:(?:{ARTICLES}|{POSSESSOR}|(?:its|his|her|their|my|our|this|that)\s)(?:|.{{0,149}}?\W)|it\W(?:|.{{0,148}}?\W))"
     rf"(?:{COPULAS})\s+(\S.*)"
 )
+PREPOSITION = Pattern(rf"{START}(?:through|by|from|with|in|into|at|of|on|for|to|up){END}")
+PARTICIPLES = "known called named considered used made found written located given often mostly"
+UNFINISHED = frozenset(PARTICIPLES.split())  # what a term is not
+WRITTEN_IN = Pattern(
+    r"(?i).{1,150}?\swritten\s(?:mostly |mainly )?in\s+(?:the\s+)?((?-i:[A-Z]).*?)(?:\s(?:programming )?language)?"
+)
+DESCRIBED_LAST = Pattern(rf"(?is){ARTICLES}.{{1,150}}\W(?:{COPULAS})\s+(\S.*)")
+ENUMERATED = Pattern(r"[^:]{1,100}:\s+([^:=;0-9]{1,200})")
 DEFINED = Pattern(rf"(?is)(.{{1,60}}?)\s+(?:(?:{COPULAS})\s+(?:(?:{DEFINITE})\s+|l['’])|(?:{DEED})\s)(.*)")
 TRUTH = Pattern(r"(?i)(?:.{0,80}\s)?(?:statement|claim|assertion|it|this|that)\s+is\s+(not\s+)?(true|false)\W*")
 SHORT_VERDICT = Pattern(r"(?i)(?:(?:so|therefore|thus|hence|then|in short)[,:\s]+|[,:\s]*)(yes|no)\W*")
@@ -225,14 +247,14 @@ UNSPACED = Pattern(
 COPULA_END = Pattern(r"(?:です|である|だ|입니다|이다|예요|이에요)›\n?\z")
 FILLER = Pattern(
     r"(?i)(?:(?:definitely|probably|likely|most likely|clearly|simply|indeed|certainly|therefore|thus|actually|donc"
-    r"|also|daher|in fact|called|named|known as|either)\s+)+"
+    r"|also|daher|in fact|called|named|known as|either|(?:located|situated|found|based) in)\s+)+"
 )
 GREETING = Pattern(
     r"(?i)(?:sure|certainly|of course|absolutely|great|good|hello|hi|okay|ok|alright|let['’]s|let me|here|step)"
     r"(?:\W|\z)|(?:to|i|we) \w"
 )
 VERB = Pattern(
-    rf"(?i){START}(?:{COPULAS}|{DEED}|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know|são|sind){END}"
+    rf"(?i){START}(?:{COPULAS}|{DEED}|{TELLING}|{phrases.VERBS}|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know|(?-i:são)|sind){END}"
 )
 DOUBT = Pattern(
     rf"(?i)(?:{phrases.UNSURE}|sorry|maybe|perhaps|possibly|might be|could be|either .{{1,80}} or|could you|yes and no)"
@@ -245,8 +267,11 @@ BULLET = Pattern(r"[-*•>]+\s+|[=-]>\s*|→\s*|\d{1,2}[.)]\s+›[A-Z]")
 LABEL = Pattern(r"[A-Z][A-Za-z]*(?: [a-z]+)?:\s+›\S")
 PRONOUN = Pattern(r"(?i)(?:it|this|that|there|he|she|they|here|what|which|one|these|those)\n?\z")
 SUPERLATIVE = Pattern(rf"(?i)(?:\S+\s+)?(?:\w{{2,}}est|most|first|last|only|main|capital){END}")
+ITEM_END = Pattern(r",\s+(?:and\s+)?|\s+and\s+")
+TOLD = Pattern(rf"(?i)(?:\S+ ){{1,5}}?(?:{TELLING})\s+(?:in\s+)?(\S.*)")
 TERMS = Pattern(
-    r"(?i)the (?:color|colour|sentiment|label|category|class|word|emotion|topic|language|animal|element|season|shape"
+    r"(?i)the (?:result|answer|outcome|solution|currency|name|term|metal|gas|organ|planet|sport|country|city|antonym"
+    r"|synonym|plural|color|colour|sentiment|label|category|class|word|emotion|topic|language|animal|element|season|shape"
     r"|tone|mood|genre|relation|relationship)\s"
 )
 VERDICT_WORD = Pattern(r"(?i)(?:yes|no)\s+\w")
@@ -289,7 +314,7 @@ def _concluded(line: str, first: str) -> str | None:
         return verdict[1]
     if unspaced := UNSPACED.match(line):
         return str(next(filter(None, unspaced.groups())))
-    bold = {stars or lines for stars, lines in EMPHASIS.findall(line)}
+    bold = {stars or lines for stars, lines in EMPHASIS.findall(line)} or {*CODE.findall(line)}
     if len(bold) == 1 and not line.endswith(":**"):
         return str(bold.pop())
     named = _described(line)
@@ -298,9 +323,11 @@ def _concluded(line: str, first: str) -> str | None:
     opened = strip_openers(line)
     opened = opened if opened.strip(TRAILING) and not VERDICT_WORD.match(line) else line
     head = _stated(opened, whole=False)
-    if head and " (" in opened and _is_bare(head):
+    if head and (" (" in opened or BESIDES.match(opened, len(head))) and _is_bare(head):
         return head
-    if _is_bare(opened) or (head and head != opened and _is_bare(head) and _is_named(head)):
+    if _is_bare(opened) or (
+        head and head != opened and _is_bare(head) and _is_named(head) and not GREETING.match(head)
+    ):
         return opened if _is_bare(opened) else head
     return first if first and _is_bare(first) and not GREETING.match(first) else None
 
@@ -308,7 +335,9 @@ def _concluded(line: str, first: str) -> str | None:
 def _is_bare(line: str) -> bool:
     """Whether it is a name or a phrase, not a sentence."""
     words = line.split()
-    return len(words) <= MAX_BARE_WORDS and not (len(words) > 1 and VERB.search(line)) and not line.endswith((":", "?"))
+    if len(words) > MAX_BARE_WORDS or line.endswith((":", "?")) or "=" in line:
+        return False
+    return len(words) == 1 or not VERB.search(line)
 
 
 def _described(line: str) -> str | None:
@@ -326,13 +355,26 @@ def _named_in(sentence: str) -> str | None:
         return name
     if (match := PASSIVE.fullmatch(sentence)) and (name := _stated(match[1], whole=False)) and _is_named(name):
         return name
-    if days := dates_in(sentence.lower()):
+    if days := moments_in(sentence.lower()):
+        if day := WEEKDAY_OF.fullmatch(sentence):
+            return day[1]
         return days[-1] if len(set(days)) == 1 or sentence.lower().endswith(days[-1]) else None
     sentence = sentence if sentence[:4].lower() in ("it i", "it w", "this", "that") else strip_openers(sentence)
-    if match := DESCRIBED.fullmatch(sentence):
+    for match in filter(None, (DESCRIBED.fullmatch(sentence), DESCRIBED_LAST.fullmatch(sentence))):
         answer = _stated(match[1], whole=False) or ""
-        if 0 < len(answer.split()) <= MAX_BARE_WORDS and (_is_named(answer) or _is_term(answer, sentence)):
+        if 0 < len(_items(answer)[0].split()) <= MAX_BARE_WORDS and (_is_named(answer) or _is_term(answer, sentence)):
             return answer
+    if (match := WRITTEN_IN.fullmatch(sentence)) and len(match[1].split()) <= 2:
+        return match[1]
+    if match := TOLD.fullmatch(sentence):
+        answer = LEADING_ARTICLE.sub("", _stated(match[1], whole=False) or "")
+        alike = all(item.isalpha() for part in _items(answer) for item in part.split()) and not PREPOSITION.search(
+            answer
+        )
+        if len(answer.split()) <= MAX_BARE_WORDS and (_is_named(answer) or alike):
+            return answer
+    if (match := ENUMERATED.fullmatch(sentence)) and len(_items(match[1])) > 1:
+        return match[1]
     match = DEFINED.fullmatch(sentence)
     if match is None or len(match[1].split()) > MAX_BARE_WORDS or PRONOUN.match(match[1]):
         return None
@@ -344,15 +386,30 @@ def _is_named(answer: str) -> bool:
     if answer.lstrip()[:1] in LEADING:
         return True
     bare = LEADING_ARTICLE.sub("", answer.strip())
-    return bare[:1].isupper() or bare[:1].isdigit() or ord(bare[:1] or "a") > 0x2FF
+    if bare[:1].isupper() or bare[:1].isdigit() or ord(bare[:1] or "a") > 0x2FF:
+        return True
+    return CODE_NAME.fullmatch(bare) is not None
 
 
 def _is_term(answer: str, sentence: str) -> bool:
     """Whether it is the one word for something that the sentence describes: "The opposite of hot is cold.\""""
-    term = LEADING_ARTICLE.sub("", answer)
+    term, *others = _items(LEADING_ARTICLE.sub("", answer))
+    if term in UNFINISHED:
+        return False
     if SUPERLATIVE.match(LEADING_ARTICLE.sub("", sentence)):
         return len(term.split()) <= 2
+    if others:
+        return all(len(item.split()) <= 3 for item in (term, *others))
     return term.isalpha() and (OF_SOMETHING.match(sentence) or TERMS.match(sentence)) is not None
+
+
+def _items(answer: str) -> list[str]:
+    """The parts of a list.
+
+    >>> _items("red, green, and dark blue"), _items("red")
+    (['red', 'green', 'dark blue'], ['red'])
+    """
+    return ITEM_END.split(answer)
 
 
 def _is_doubtful(answer: str) -> bool:
@@ -376,6 +433,17 @@ FULL = Pattern(
     rf"{START}(?:(?:{MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|\d{{1,2}}(?:st|nd|rd"
     rf"|th)?(?: of)? (?:{MONTH})\.?,? \d{{4}}|\d{{4}}-\d{{1,2}}-\d{{1,2}}|\d{{1,2}}/\d{{1,2}}/\d{{4}}){END}"
 )
+TIMES = Pattern(
+    r"(?:\A|\W)(?:at|is|=|by|around|until|to|about|approximately|exactly) [*_]*(\d{1,2}:\d\d(?: ?[ap]\.?m\.?)?"
+    r"|\d{1,2} ?[ap]\.?m\.?)›(?:[^\w:%]|\z)"
+)
+WEEKDAY_OF = Pattern(
+    r"(?i).{1,60}\s(?:was|is|falls on|fell on|will be)(?: on)?(?: an?)? ((?:mon|tues|wednes|thurs|fri|satur|sun)day)\W*"
+)
+WHEN = Pattern(
+    r"(?:at|on|in|by|around) (?:the year )?›(?:half past|quarter|noon|midnight|\d{4}(?:\W|\z)"
+    rf"|\d{{1,2}}(?::\d\d| ?[ap]\.?m)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:{MONTH}){END})"
+)
 PARTIAL = Pattern(r"--(\d\d)-(\d\d)")
 LEAP_YEAR = 2000
 
@@ -396,13 +464,41 @@ def iso_date(text: str) -> str | None:
         return None
 
 
-def dates_in(text: str) -> list[str]:
-    """The dates with day, month and year that stand in a text in lower case, as they are written.
+def moments_in(text: str) -> list[str]:
+    """The dates with day, month and year that stand in a text in lower case, as they are written; else its times.
 
-    >>> dates_in("it was on july 20th, 1969, not on 04/26/1969")
-    ['july 20th, 1969', '04/26/1969']
+    >>> moments_in("it was on july 20th, 1969, not on 04/26/1969"), moments_in("it opens at 8:30 a.m. today")
+    (['july 20th, 1969', '04/26/1969'], ['8:30 a.m.'])
     """
-    return [match[0] for match in FULL.finditer(text)]
+    return [match[0] for match in FULL.finditer(text)] or TIMES.findall(text)
+
+
+CLOCK = Pattern(r"(\d{1,2})(?:[:.](\d\d))?(?: ?([ap])\.? ?m\.?| uhr| o['’]?clock)?")
+NAMED_TIMES = {"noon": "12:00", "midday": "12:00", "12 noon": "12:00", "midnight": "00:00", "12 midnight": "00:00"}
+CLOCK_FORM = Pattern(r"\d{1,2}:\d\d|--\d\d-\d\d|\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/\d{4}")
+
+
+def clock_time(text: str) -> str | None:
+    """``15:00`` for a time of day in lower case; one that may be in the morning or not stays as it is, ``3:00``.
+
+    >>> [clock_time(text) for text in ("3 pm", "3:00 p.m.", "15:00", "8:30 am", "08:30", "3:00", "12 am", "3", "3.5")]
+    ['15:00', '15:00', '15:00', '08:30', '08:30', '3:00', '00:00', None, None]
+    """
+    match = None if len(text) > MAX_DATE_CHARS else CLOCK.fullmatch(text)
+    if match is None:
+        return NAMED_TIMES.get(text)
+    figures, minutes, half = match[1], match[2] or "00", match[3]
+    hour, is_marked = int(figures), text != match[1] and not text.replace(".", "").isdigit()
+    if not is_marked or hour > 24 or int(minutes) > 59 or (half and not 1 <= hour <= 12):
+        return None
+    if half:
+        return f"{hour % 12 + 12 * (half == 'p'):02}:{minutes}"
+    return f"{figures}:{minutes}"
+
+
+def is_date_or_time(form: str) -> bool:
+    """Whether a canonical form is a date or a time of day."""
+    return CLOCK_FORM.fullmatch(form) is not None
 
 
 def _iso_date(text: str) -> str | None:

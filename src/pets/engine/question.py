@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from pets.answers.auto import Auto, choose_type
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Classes, Reading
 from pets.answers.choice import Choice
+from pets.answers.text import Text
 from pets.answers.tool_calls import reading_of
 from pets.core.certificate import Decision
 from pets.core.money import Currency
@@ -401,8 +402,9 @@ class OpenQuestion:
 
     def label(self, form: str) -> str:
         """The name of a form's class, as far as it is known by now."""
-        if self._classes is None:  # stores of version 0.2.0 and before have 1/2 for 0.5
-            return form if "/" not in form or self._reader else self.answer_type.canonical(form) or form
+        if self._classes is None:  # stores of version 0.2.0 and before have 1/2 for 0.5, and "3 pm" for 15:00
+            written_now = self._reader or form.isalnum() or not isinstance(self.answer_type, Text)
+            return form if written_now else self.answer_type.canonical(form) or form
         self._note_merges(form, self._classes.add(form))
         return self._classes.find(form)
 
