@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import TypeVar
 
 from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import Receiver, TraceRequest
@@ -10,6 +11,8 @@ from pets.engine.question import UNREAD
 from pets.samplers import Completion
 from pets.samplers.mixture import MixtureSampler
 from pets.store.cache import CachedTrace, TraceCache
+
+Held = TypeVar("Held")
 
 
 def most_to_pay(held: Sequence[int], budget: int, questions: int, cap: int | None, asked_once: int) -> int:
@@ -33,6 +36,17 @@ def most_to_pay(held: Sequence[int], budget: int, questions: int, cap: int | Non
     return paid
 
 
+def parts_of(request: TraceRequest, traces: Sequence[Held | None]) -> Iterator[tuple[TraceRequest, Held | None]]:
+    """A request in parts: every trace that is there alone, and together what is to be asked for."""
+    for missing, offsets in groupby(range(request.size), lambda offset: traces[offset] is None):
+        places = list(offsets)
+        if missing:
+            yield request if len(places) == request.size else request.part(places[0], len(places)), None
+            continue
+        for place in places:
+            yield replace(request.part(place, 1), reused=True), traces[place]
+
+
 class Reuse:
     """Takes what a cache holds of the launches of a run, in launch order, at the cost that is recorded."""
 
@@ -40,15 +54,8 @@ class Reuse:
         self.cache = cache
 
     def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[tuple[TraceRequest, CachedTrace | None]]:
-        """The request in parts: every trace that is there alone, and together what is to be asked for."""
-        traces = [self._find(request, offset, pool) for offset in range(request.size)]
-        for missing, offsets in groupby(range(request.size), lambda offset: traces[offset] is None):
-            places = list(offsets)
-            if missing:
-                yield request if len(places) == request.size else request.part(places[0], len(places)), None
-                continue
-            for place in places:
-                yield replace(request.part(place, 1), reused=True), traces[place]
+        """The request in parts, as :func:`parts_of` has them."""
+        return parts_of(request, [self._find(request, offset, pool) for offset in range(request.size)])
 
     def _find(self, request: TraceRequest, offset: int, pool: EndpointPool) -> CachedTrace | None:
         endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]

@@ -91,8 +91,8 @@ class Settlement:
             raise
         traces = self._stored(request, completions, readings, endpoint, seconds)
         traces = self.reading.with_soft_votes(question, traces, completions)
-        await self._ledger.delivered(request, traces)
         question.keep_raw(request.first, completions)
+        await self._ledger.delivered(request, traces)
         lost = self._lost_before(request)
         for trace, hold in zip(traces, request.holds, strict=False):
             self._tell(question, trace, hold, lost)

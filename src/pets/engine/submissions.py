@@ -4,8 +4,8 @@ Their tasks end with the wait: who leaves is charged for the requests in flight,
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pets.core.patterns import K0
@@ -14,9 +14,10 @@ from pets.engine.fetch import Receiver, TraceRequest
 from pets.engine.places import Places
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, TraceReader
+from pets.engine.reuse import parts_of
 from pets.errors import BudgetError, BusyError, RefusedError, SamplerError, first_error
 from pets.questions import Problem
-from pets.samplers import Sampling, Seeds
+from pets.samplers import Completion, Sampling, Seeds
 from pets.types import Trace
 
 Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "failed", "cut", "single"]
@@ -30,6 +31,7 @@ class VoteLimits:
     ``deadline`` is the event loop's time. ``weighted`` votes count by confidence. ``single`` takes one trace without
     the policy. ``reader`` reads answers that are no texts, such as tool calls. ``context`` is opaque to the driver: the
     ledger gets it with each request. Places in flight, and turns in reading and comparing, are shared by ``payer``.
+    Traces that are ``held``, by launch number, are not asked for again.
     """
 
     sampling: Sampling
@@ -42,6 +44,7 @@ class VoteLimits:
     reader: TraceReader | None = None
     context: object = None
     payer: str = ""
+    held: Mapping[int, Completion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +159,16 @@ class Submissions(Arrivals):
         vote.launched = 1
         self._wiring.in_flight.launched(vote.question.id, 1)
         try:
-            await self._fetch(vote, self.request(vote.question, 0, (1,)), self._receiver())
+            (request,) = self._parts(vote, self.request(vote.question, 0, (1,)))
+            await self._fetch(vote, request, self._receiver())
         finally:
             self._wiring.in_flight.back(vote.question.id)
 
     async def _fetch(self, vote: OpenVote, request: TraceRequest, receiver: Receiver) -> None:
         """Fetch a request once there is a place for it; where there are fewer places than traces, a part of it."""
+        completion = vote.limits.held.get(request.first) if request.reused else None
+        if completion is not None:
+            return await receiver.delivered(request, [completion], 0, 0.0)
         payer = vote.limits.payer
         size = await self.places.acquire(payer, request.size, rank=request.first)
         try:
@@ -238,11 +245,20 @@ class Submissions(Arrivals):
         """Fetch a request in a task that ends with its vote."""
         vote = self.votes[request.question]
         assert vote.tasks is not None
-        work = self._fetch(vote, request, receiver)
-        try:
-            vote.tasks.create_task(work)
-        except RuntimeError:  # its tasks are being cancelled: the vote is about to take all this back
-            work.close()
+        for part in self._parts(vote, request):
+            work = self._fetch(vote, part, receiver)
+            try:
+                vote.tasks.create_task(work)
+            except RuntimeError:  # its tasks are being cancelled: the vote is about to take all this back
+                work.close()
+
+    def _parts(self, vote: OpenVote, request: TraceRequest) -> list[TraceRequest]:
+        """The request, what is held of it apart."""
+        held = vote.limits.held
+        if not held:
+            return [request]
+        traces = [held.get(number) for number in range(request.first, request.first + request.size)]
+        return [part for part, _ in parts_of(request, traces)]
 
     def finish(self, question: OpenQuestion) -> None:
         """Let the vote end."""

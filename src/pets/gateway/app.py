@@ -38,6 +38,7 @@ from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.ledger_backend import LedgerBackend, SpendRateLimit
 from pets.gateway.pages import DASHBOARD_REFRESH_S, Pages
+from pets.gateway.paid_traces import PaidTraces
 from pets.gateway.passthrough import PassThrough
 from pets.gateway.requests import CHAT, FORMS
 from pets.gateway.settings import Settings
@@ -49,6 +50,7 @@ from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread
 from pets.plans import Drift
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability, is_shared
+from pets.store.store import open_database
 
 GRACE_S = 30  # that open requests get when the gateway stops
 KEEP_ALIVE_S = 75
@@ -92,7 +94,8 @@ def build_gateway(
     keys = backend.keys
     try:
         keys.check_units((currency or Currency()).unit)
-        ledger = GatewayLedger(backend, currency, total=total, rate_limit=rate_limit)
+        paid = _paid_traces(store, servers, models) if settings.reuse else None
+        ledger = GatewayLedger(backend, currency, total=total, rate_limit=rate_limit, paid=paid)
     except PetsError:
         backend.close()
         raise
@@ -109,7 +112,16 @@ def build_gateway(
         submissions=submissions,
         mean_budget=mean_budget,
         drift=drift,
+        paid=paid,
     )
+
+
+def _paid_traces(store: str | PathLike[str], servers: Upstream, models: Models | None) -> PaidTraces:
+    """What keys have paid for at these servers."""
+    if store == ":memory:":
+        raise InputError("--reuse keeps traces in a store: name one, --store FILE.")
+    sources = sorted(str(sampler.source) for sampler in servers.samplers)
+    return PaidTraces(open_database(store, create=True), f"{sources} {models}")
 
 
 def _backend(store: str | PathLike[str], durability: Durability, allocator: Allocator) -> LedgerBackend:

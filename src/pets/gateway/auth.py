@@ -190,6 +190,7 @@ class KeyStore:
             changed = transaction.execute(
                 "UPDATE api_keys SET revoked = ? WHERE name = ? AND revoked IS NULL", (self.clock(), name)
             ).rowcount
+            transaction.execute("DELETE FROM paid_traces WHERE key = ?", (name,))  # nobody can ask for them any more
         if not changed:
             raise InputError(f"there is no key {name!r} in use.")
 

@@ -21,6 +21,7 @@ from pets.questions import Problem
 
 TOP_LOGPROBS = 20  # per token, for weighted votes
 SEEDS = 2**31 - 4096  # llama.cpp's end below 2**32
+SEED_DIGITS = 12  # of a digest
 LOGGED_OF_A_VOTE = (
     "traces", "lost", "estimated", "claimed_more", "rounds", "stopped", "seconds", "upstream_seconds",
 )  # fmt: skip
@@ -65,13 +66,19 @@ class Voting:
         max_tokens = request.max_tokens if state.ledger.currency.counts_traces else limit
         prompt = Prompt.of_body(request.sent_fields(max_tokens), sender=key.name)
         account = RequestAccount(key, id, request.model, "vote", limit, prompt.max_tokens)
-        least = min(state.least_traces, options.max_traces) * state.ledger.trace_cost(account)
+        sampling = sampling_of(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None)
+        seed, held = _seed(request), {}
+        if state.paid is not None:
+            account.question = state.paid.digest(prompt, sampling, request.fields.get("seed"))
+            seed = int(account.question[:SEED_DIGITS], 16) % SEEDS  # launch numbers have the same seeds every time
+            held = await state.paid.find(key.name, account.question)
+        least = max(0, min(state.least_traces, options.max_traces) - len(held)) * state.ledger.trace_cost(account)
         if not state.ledger.affords(key, least):
             self._give_way(account, least)
         while True:
             limits = VoteLimits(
-                sampling_of(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None),
-                seed=_seed(request),
+                sampling,
+                seed=seed,
                 max_traces=options.max_traces,
                 deadline=begun + options.timeout,
                 rounds=options.rounds,
@@ -80,6 +87,7 @@ class Voting:
                 reader=_reader(options.ignore) if options.tools else None,
                 context=account,
                 payer=key.name,
+                held=held,
             )
             outcome = await state.submissions.submit(Problem(id, prompt, answer_type=options.answer), limits)
             attributes["retries"] = attributes.get("retries", 0) + outcome.retries  # of votes without an answer, too

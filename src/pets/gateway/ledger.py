@@ -41,6 +41,7 @@ from pets.gateway.ledger_backend import (
     SpendRateLimit,
     key_window_names,
 )
+from pets.gateway.paid_traces import PaidTraces
 from pets.openai.errors import ApiError
 from pets.store import StoredTrace
 from pets.types import Usage
@@ -60,7 +61,8 @@ class RequestAccount:
     ``max_tokens`` and ``prompt_tokens`` are the most that a trace and its prompt may take. ``delivered`` traces came
     back, ``lost`` ones were paid for and did not; ``estimated`` ones came without their tokens, ``claimed_more`` with
     more than they may have. All this has ``spent`` so much. ``upstream_s`` are the seconds in which an attempt was out.
-    A ``fallback`` is written down and not counted: the budget is used up.
+    A ``fallback`` is written down and not counted: the budget is used up. ``question`` is the digest under which its
+    traces are kept, where they are; ``reused`` ones were paid for before.
     """
 
     key: ApiKey
@@ -75,6 +77,8 @@ class RequestAccount:
     claimed_more: int = 0
     spent: int = 0
     upstream_s: float = 0.0
+    question: str = ""
+    reused: int = 0
     _attempts: int = 0
     _busy_since: float = 0.0
 
@@ -92,7 +96,10 @@ class RequestAccount:
 
 
 class GatewayLedger(Ledger):
-    """Reserves and settles the cost of upstream requests, in ``currency``; the module's docstring has its law."""
+    """Reserves and settles the cost of upstream requests, in ``currency``; the module's docstring has its law.
+
+    Traces are kept in ``paid``, where there is one.
+    """
 
     def __init__(
         self,
@@ -101,7 +108,9 @@ class GatewayLedger(Ledger):
         *,
         total: int | None = None,
         rate_limit: SpendRateLimit | None = None,
+        paid: PaidTraces | None = None,
     ) -> None:
+        self._paid = paid
         self.currency = currency or Currency()
         self.backend, self._rate_limit = backend, rate_limit
         self._ids = count(backend.open(self.currency, rate_limit))
@@ -224,8 +233,13 @@ class GatewayLedger(Ledger):
         account.attempt_begins(asyncio.get_running_loop().time())
 
     async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """Settle an attempt at the cost of its traces."""
+        """Settle an attempt at the cost of its traces; those that the key has paid for before cost nothing."""
+        account = _account(request)
         self._settle_delivered(request, traces)
+        if request.reused:
+            account.reused += len(traces)
+        elif self._paid is not None and account.question:
+            self._paid.keep(account.key.name, account.question, traces, request.owner.raw)
 
     def lost(self, request: TraceRequest, usage: Usage) -> None:
         """Charge all that was held for an attempt: what it used is not known here."""

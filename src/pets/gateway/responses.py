@@ -39,6 +39,7 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
         "cost": spent if unit == "usd" else None,
         "traces": account.delivered + account.lost,  # all that were paid for, those that came too late as well
         "lost": account.lost,
+        "reused": account.reused,
         "estimated": account.estimated,
         "claimed_more": account.claimed_more,
         "agreement": max(votes.values()) / sum(votes.values()) if votes else None,

@@ -78,6 +78,10 @@ class Settings:
         metavar="ORIGIN",
         rare=True,
     )
+    reuse: bool = setting(
+        False,
+        "Keep traces in the store, and answer a question that the same key asks again with those that it has paid for.",
+    )
     texts: bool = setting(True, "Keep the latest questions and their traces in memory, to be read on the dashboard.")
 
     def __post_init__(self) -> None:

@@ -1,5 +1,6 @@
 """``GatewayState``: what the endpoints of one gateway share, and the order in which it closes."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pets.engine.submissions import Submissions
 from pets.gateway.auth import ApiKey, KeyStore, RequestRates
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics
+from pets.gateway.paid_traces import PaidTraces
 from pets.gateway.recent_questions import RecentQuestions
 from pets.gateway.requests import ApiRequest
 from pets.gateway.settings import Settings
@@ -21,7 +23,10 @@ from pets.prompts import Prompt
 
 @dataclass(eq=False, kw_only=True)
 class GatewayState:
-    """The parts of one gateway, and whether it is ``stopping``. ``questions`` are the places of open votes."""
+    """The parts of one gateway, and whether it is ``stopping``. ``questions`` are the places of open votes.
+
+    ``paid`` has traces that keys have paid for, where these are reused.
+    """
 
     settings: Settings
     keys: KeyStore
@@ -31,6 +36,7 @@ class GatewayState:
     submissions: Submissions
     mean_budget: float
     drift: Drift | None = None
+    paid: PaidTraces | None = None
     stopping: bool = False
 
     def __post_init__(self) -> None:
@@ -75,3 +81,5 @@ class GatewayState:
         self.driver.close()
         await self.upstream.close()
         await self.ledger.close()
+        if self.paid is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self.paid.close)

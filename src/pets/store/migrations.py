@@ -273,4 +273,9 @@ MIGRATIONS: tuple[Step, ...] = (
     ALTER TABLE api_keys ADD COLUMN budget_window TEXT;
     ALTER TABLE ledger ADD COLUMN day INTEGER
     """,
+    # Traces that requests of a gateway's keys have paid for, as JSON, by a digest of what was asked.
+    """
+    CREATE TABLE paid_traces (key TEXT NOT NULL, question TEXT NOT NULL, number INTEGER NOT NULL, trace TEXT NOT NULL,
+      PRIMARY KEY (key, question, number))
+    """,
 )
