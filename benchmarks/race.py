@@ -1,9 +1,10 @@
 """Racing on a clock of tokens: one at a time, hurry 0 to 2, and 32 at once, on recorded pools with lengths.
 
-    python -m benchmarks.race POOLS [--repetitions 10]       the table of every data set, as JSON on stdout
+    python -m benchmarks.race POOLS [--repetitions 20]       the table of every data set, as JSON on stdout
     python -m benchmarks.race POOLS --choose                 the thresholds that reach the aims there: THRESHOLDS below
     python -m benchmarks.race POOLS --price                  price with hurry against price:rounds=3, equal consistency
-    python -m benchmarks.race POOLS --certificates           certificates of raced votes, stated less happened
+    python -m benchmarks.race POOLS --certificates           certificates of raced votes, stated less happened;
+                                                             and who agrees with the vote, by quarter of length
 
 A path is 64 traces of a question in random order, failed requests (0 tokens) left out. The rule is asc with a cap of
 64; its thresholds are constants, chosen by --choose on the pools that PETS is developed on, never on POOLS. Consistency
@@ -24,22 +25,25 @@ from numpy.typing import NDArray
 from benchmarks._pools import recorded
 from pets.core.certificate import certificate
 from pets.core.dirichlet import p_leader_counts
+from pets.core.policy import QuotaPolicy, View
 from pets.core.prior import fit_prior
 from pets.core.queues.walk import States, Walk
-from pets.core.tally import Tally, count_votes
+from pets.core.tally import Tally, count_votes, majority
 from pets.lab import PoolResult, ReplayConfig, read_answers, replay
-from pets.lab.clock import Finish, RacePace, race_alone, timed
-from pets.lab.curves import curve_of_races
+from pets.lab.clock import Finish, RacePace, by_tally, paced, race, race_alone, timed
+from pets.lab.contenders import split
+from pets.lab.curves import Timing, curve_of_races
 from pets.lab.draws import Draw, draw_traces, without_short
 from pets.policies.asc import ASC
 from pets.pools import Pool, read_pools
+from pets.registry import as_policy
 from pets.types import Trace
 
 Floats = NDArray[np.float64]
 
 SIZE = 64
 AIMS = (0.95, 0.99)
-THRESHOLDS = {"choice": (0.877, 0.941), "number": (0.751, 0.887), "math": (0.55, 0.751)}
+THRESHOLDS = {"choice": (0.876, 0.941), "number": (0.751, 0.887), "math": (0.751, 0.751)}
 """asc's thresholds for AIMS by answer type: of GPQA, AIME 2024 and MATH500, by --choose --repetitions 30."""
 KINDS = {"gpqa": "choice", "aime": "number", "math": "math"}  # where a folder has no manifest
 RULES = {
@@ -50,6 +54,7 @@ RULES = {
 }
 PRICED = ("price:rounds=3", *(f"price:warmup=2,hurry={h:g}" for h in (0.0, 0.25, 0.5, 1.0)))
 PRICE_LEVELS = {"gpqa": (0.95, 0.97, 0.99), "aime24": (0.95, 0.97, 0.99), "math500": (0.99, 0.995)}
+WHOLE = RacePace(batch=1.0)  # of a rule with a limit of rounds
 PRICE_BUDGETS = (4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 12.0, 14.0, 16.0, 20.0, 24.0, 28.0)
 HURRIES = (0.0, 0.25, 0.5, 1.0, 2.0)
 
@@ -94,9 +99,9 @@ class Races:
     def __init__(self, results: Sequence[PoolResult], policy: str, point: int = 0) -> None:
         parts = [pool.result(policy) for pool in results]
         timings = [(at, timing) for at, part in enumerate(parts) for timing in part.timings]
-        self.tokens, self.time, self.agree = (
+        self.tokens, self.time, self.agree, self.cancelled = (
             np.concatenate([getattr(timing, name)[point] for _, timing in timings]).astype(np.float64)
-            for name in ("tokens", "time", "agree")
+            for name in ("tokens", "time", "agree", "cancelled")
         )
         self.question = np.concatenate([at * 1_000_000 + timing.rows for at, timing in timings])
         self._judged = sum(float(part.judged.sum()) for part in parts)
@@ -119,28 +124,43 @@ def standard_error(values: Floats, question: NDArray[np.int64]) -> float:
     return float(np.sqrt(((sums - values.mean() * counts) ** 2).sum()) / values.size)
 
 
-def table(pools: Sequence[Pool], dataset: str, aim: float, repetitions: int) -> dict[str, dict[str, float | None]]:
-    """Every rule at one aim."""
-    t = threshold_of(pools[0], dataset, aim)
-    specs = {rule: spec.format(t=t) for rule, spec in RULES.items()}
-    results = replay(pools, list(specs.values()), config=config_of(pools, repetitions))
+Table = dict[str, dict[str, float | None]]
+
+
+def tables(pools: Sequence[Pool], dataset: str, repetitions: int) -> dict[str, Table]:
+    """Every rule at every aim."""
+    thresholds = {aim: threshold_of(pools[0], dataset, aim) for aim in AIMS}
+    specs = {aim: {rule: spec.format(t=t) for rule, spec in RULES.items()} for aim, t in thresholds.items()}
+    distinct = dict.fromkeys(spec for rules in specs.values() for spec in rules.values())
+    results = replay(pools, list(distinct), config=config_of(pools, repetitions))
     for result in results:
         if result.note:
             say(f"{result.pool}: {result.note}.")
-    races = {rule: Races(results, spec) for rule, spec in specs.items()}
-    alone = races["sequential"]
-    say(f"\n{dataset}, aim {aim}, asc {t}: {len(pools)} pools, {alone.time.size:,} races")
+    found = {}
+    for aim, rules in specs.items():
+        races = {rule: Races(results, spec) for rule, spec in rules.items()}
+        count = races["sequential"].time.size
+        say(f"\n{dataset}, aim {aim}, asc {thresholds[aim]}: {len(pools)} pools, {count:,} races")
+        say_table(races)
+        alone, free = races["sequential"], races["hurry 0"]
+        differ = (np.abs(free.tokens - alone.tokens) > 1e-9) | (free.agree != alone.agree) | (free.cancelled > 0)
+        say(f"hurry 0 differs from one at a time in {int(differ.sum())} of {count:,} races")
+        found[f"{aim}"] = {rule: made.figures() for rule, made in races.items()}
+    return found
+
+
+def say_table(races: dict[str, Races]) -> None:
+    """The figures of every rule, and its points of consistency against one at a time with their standard error."""
     say(f"{'':16}{'tokens':>9}{'time':>9}{'p95':>9}{'consistency':>13}{'points':>9}{'s.e.':>7}{'accuracy':>10}")
-    for rule, race in races.items():
-        f = race.figures()
-        points = 100 * (race.agree - alone.agree)
-        error = standard_error(points, race.question)
+    for rule, made in races.items():
+        f = made.figures()
+        points = 100 * (made.agree - races["sequential"].agree)
+        error = standard_error(points, made.question)
         accuracy = "" if f["accuracy"] is None else f"{f['accuracy']:10.4f}"
         say(
             f"{rule:16}{f['tokens']:9.2f}{f['time']:9.3f}{f['p95_time']:9.2f}{f['consistency']:13.4f}"
             f"{points.mean():+9.2f}{error:7.2f}{accuracy}"
         )
-    return {rule: race.figures() for rule, race in races.items()}
 
 
 def drawn(pools: Sequence[Pool], repetitions: int) -> Iterator[tuple[Draw, Walk]]:
@@ -154,9 +174,12 @@ def drawn(pools: Sequence[Pool], repetitions: int) -> Iterator[tuple[Draw, Walk]
 
 
 def choose(datasets: dict[str, list[Pool]], repetitions: int) -> dict[str, dict[str, float]]:
-    """The smallest threshold that reaches each aim one at a time, among those that make asc another rule."""
+    """The smallest threshold that reaches each aim one at a time, among those that make asc another rule.
+
+    One vote alone has 0.75: at a threshold up to that nothing is voted on, and nothing races.
+    """
     values = {p_leader_counts((a, b), 1.0, 2) for a in range(1, SIZE) for b in range(min(a, SIZE - a))}
-    steps = sorted({round(value + 5e-4, 3) for value in values if value < 0.9995})
+    steps = sorted(t for t in {round(value + 6e-4, 3) for value in values} if 0.75 < t < 1.0)
     chosen: dict[str, dict[str, float]] = {}
     for dataset, pools in datasets.items():
         agreed = np.zeros(len(steps))
@@ -172,23 +195,45 @@ def choose(datasets: dict[str, list[Pool]], repetitions: int) -> dict[str, dict[
 
 
 def priced(pools: Sequence[Pool], levels: Sequence[float], repetitions: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Tokens, time and p95 time of each price rule where its mean curve over budgets reaches each level."""
-    config = config_of(pools, repetitions, budgets=PRICE_BUDGETS)
-    results = replay(pools, list(PRICED), config=config)
+    """Tokens, time and p95 time of each price rule where its mean curve over prices reaches each level.
+
+    By the paper's split some questions train the rule; the others race at the price of each mean budget, which stays.
+    """
+    columns: dict[tuple[str, float], list[Timing]] = {}
+    for draw, walk in drawn(pools, repetitions):
+        parts = split(draw.pool, config_of(pools, repetitions), draw.repetition)
+        training, paths, options = parts.training(), list(draw.traces.values()), draw.pool.options
+        for spec in PRICED:
+            choice, pace = paced(spec)
+            rule = as_policy(choice).fit(training)
+            assert isinstance(rule, QuotaPolicy)
+            for budget in PRICE_BUDGETS:
+                view = View(int(1000 * budget), 1000, draw.size)
+                finishes = [
+                    race(paths[row], by_tally(rule, paths[row], walk.states, options, view), pace or WHOLE, walk.states)
+                    for row in parts.arrivals
+                ]
+                timing = curve_of_races([finishes], draw, parts.arrivals).timing
+                assert timing is not None
+                columns.setdefault((spec, budget), []).append(timing)
     found: dict[str, dict[str, dict[str, float]]] = {f"{level}": {} for level in levels}
     for spec in PRICED:
-        points = range(len(results[0].result(spec).values))
-        rows = [Races(results, spec, point).figures() for point in points]
-        curve = {name: [float(row[name] or 0.0) for row in rows] for name in ("tokens", "time", "p95_time")}
-        consistency = np.maximum.accumulate([float(row["consistency"] or 0.0) for row in rows])
+        curve = np.array([_priced_point(columns[spec, budget]) for budget in PRICE_BUDGETS]).T
+        consistency = np.maximum.accumulate(curve[3])
         for level in levels:
             if consistency[0] <= level <= consistency[-1]:
-                at = {name: round(float(np.interp(level, consistency, curve[name])), 3) for name in curve}
-                found[f"{level}"][spec] = at
-    for name, rules in found.items():
-        for spec, at in rules.items():
-            say(f"{pools[0].name.partition('.')[0]} {name}  {spec:28}{' / '.join(map(str, at.values()))}")
+                at = [round(float(np.interp(level, consistency, row)), 3) for row in curve[:3]]
+                found[f"{level}"][spec] = dict(zip(("tokens", "time", "p95_time"), at, strict=True))
+                say(f"{pools[0].name.partition('.')[0]} {level}  {spec:28}{' / '.join(map(str, at))}")
     return found
+
+
+def _priced_point(timings: Sequence[Timing]) -> tuple[float, ...]:
+    """Mean tokens and time, p95 time and consistency of the races at one price."""
+    tokens, time, agree = (
+        np.concatenate([getattr(t, name)[0] for t in timings]) for name in ("tokens", "time", "agree")
+    )
+    return float(tokens.mean()), float(time.mean()), float(np.percentile(time, 95)), float(agree.mean())
 
 
 def certified(pools: Sequence[Pool], dataset: str, aim: float, repetitions: int) -> dict[str, dict[str, float]]:
@@ -224,6 +269,17 @@ def certified(pools: Sequence[Pool], dataset: str, aim: float, repetitions: int)
     return found
 
 
+def agreement_by_length(pools: Sequence[Pool]) -> list[float]:
+    """The share of traces that agree with the vote of their path, by quarter of length within the question."""
+    shares = []
+    for draw, _ in drawn(pools, 1):
+        for path in draw.traces.values():
+            winner = majority([trace.answer for trace in path])
+            agree = [trace.answer == winner for trace in sorted(path, key=lambda trace: trace.tokens)]
+            shares.append([np.mean(quarter) for quarter in np.array_split(agree, 4)])
+    return [round(float(share), 3) for share in np.mean(shares, axis=0)]
+
+
 def _tally(path: Sequence[Trace], finish: Finish, options: int | None) -> Tally:
     """What is back at the stop, as a prior learns from it."""
     back = [path[number] for number in finish.back]
@@ -235,7 +291,7 @@ def _tally(path: Sequence[Trace], finish: Finish, options: int | None) -> Tally:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pools", nargs="?", help="their folder; else PETS_POOLS")
-    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--datasets", nargs="+", help="those alone; else all")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--choose", action="store_true")
@@ -255,13 +311,11 @@ def main() -> None:
     elif args.certificates:
         found = {
             dataset: {f"{aim}": certified(pools, dataset, aim, args.repetitions) for aim in AIMS}
+            | {"agreement_by_length": agreement_by_length(pools)}
             for dataset, pools in datasets.items()
         }
     else:
-        found = {
-            dataset: {f"{aim}": table(pools, dataset, aim, args.repetitions) for aim in AIMS}
-            for dataset, pools in datasets.items()
-        }
+        found = {dataset: tables(pools, dataset, args.repetitions) for dataset, pools in datasets.items()}
     print(json.dumps(found, indent=1))
 
 

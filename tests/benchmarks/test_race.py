@@ -31,6 +31,7 @@ def printed(capsys, monkeypatch, *args):
 def test_every_rule_of_every_aim_has_its_figures_and_hurry_0_those_of_one_at_a_time(folder, capsys, monkeypatch):
     found, words = printed(capsys, monkeypatch, folder, "--repetitions", "2")
     assert 'exams.toy: left out, it has no lengths ("tokens").' in words
+    assert words.count("hurry 0 differs from one at a time in 0 of 16 races") == 2
     assert list(found) == ["gpqa"] and list(found["gpqa"]) == ["0.95", "0.99"]
     for rules in found["gpqa"].values():
         assert list(rules) == [

@@ -182,18 +182,21 @@ def race_arrivals(
 ) -> list[Finish]:
     """Questions that arrive one by one, each when the vote before it is settled, on a budget of ``total`` traces.
 
-    A cancelled trace counts min(1, written / mean) of one, by the mean of its question's traces that are back.
+    A cancelled trace counts min(1, written / mean) of one, by the mean of its question's traces that are back. The
+    policy is told what is left for votes: without the share that races so far have spent on traces that were cancelled.
     """
     paths = list(draw.traces.values())
-    left, finishes = float(total), []
+    left, voted, finishes = float(total), 0, []
     for position, row in enumerate(rows):
         coming = len(rows) - position - 1
         most = max(policy.warmup, min(draw.size, int(left) - policy.warmup * coming))
-        view = View(int(left), coming + 1, draw.size, coin_of(seed, position))
+        for_votes = int(left * voted / (total - left)) if voted else int(left)
+        view = View(for_votes, coming + 1, draw.size, coin_of(seed, position))
         fewest = by_tally(policy, paths[row], states, draw.pool.options, view)
         finish = race(paths[row], fewest, replace(pace, launches=min(pace.launches, most)), states)
         finishes.append(finish)
         mean = max(1.0, (finish.tokens - sum(finish.parts)) / max(1, len(finish.back)))
+        voted += len(finish.back)
         left -= len(finish.back) + sum(min(1.0, part / mean) for part in finish.parts)
     return finishes
 
