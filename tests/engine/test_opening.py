@@ -1,5 +1,7 @@
 """Questions in any form become a run; the same again goes on with it, and a refusal changes nothing."""
 
+import pandas
+import polars
 import pytest
 
 from pets.core.budget import Budget
@@ -12,32 +14,13 @@ from pets.store import Store
 from ..streams import make_stream, stream_settings
 from .conftest import Scripted, asked
 
-
-class Frame:
-    """As much of pandas' DataFrame as is used; a missing value is NaN there."""
-
-    columns = ("question", "answer")
-
-    def to_dict(self, orient):
-        assert orient == "records"
-        return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": float("nan")}]
-
-    def __iter__(self):
-        return iter(self.columns)
-
-
-class PolarsFrame:
-    """As much of polars' DataFrame as is used."""
-
-    def to_dicts(self):
-        return [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": None}]
-
-    def __iter__(self):
-        raise AssertionError("a frame is read row by row")
+RECORDS = [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": None}]
 
 
 @pytest.mark.parametrize(
-    "questions", [Frame(), PolarsFrame(), [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?"}]]
+    "questions",
+    [pandas.DataFrame(RECORDS), polars.DataFrame(RECORDS), [RECORDS[0], {"question": "2 + 3?"}]],
+    ids=["pandas", "polars", "records"],
 )
 def test_questions_come_as_a_data_frame_or_as_records(questions):
     assert [(problem.id, problem.gold) for problem in question_set_of(questions).problems] == [("1", "4"), ("2", None)]

@@ -4,6 +4,8 @@ import csv
 import json
 import zipfile
 
+import pandas
+import polars
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -75,32 +77,14 @@ def test_a_row_without_a_question_is_told(tmp_path):
     ]
 
 
-class Frame:
-    """What pandas gives: numpy's numbers and NaN for what is missing."""
-
-    def __init__(self, rows):
-        self.rows = rows
-
-    def to_dict(self, orient):
-        assert orient == "records"
-        return self.rows
-
-
-class Scalar:
-    def __init__(self, value):
-        self.value = value
-
-    def tolist(self):
-        return self.value
-
-
-def test_a_data_frame_is_a_pool():
-    rows = [{"id": Scalar(7), "answer": "4", "confidence": Scalar(2.5)}]
-    rows += [{"id": Scalar(7), "answer": float("nan"), "confidence": float("nan")}]
-    assert from_frame(Frame(rows), "mine").questions == (PooledQuestion("7", ("4", None), confidence=(2.5, None)),)
-    assert from_frame(pyarrow.Table.from_pylist(LONG)).questions == EXPECTED
-    wide = from_frame(Frame([{"id": "a", "answers": Scalar(["4", "5"]), "gold": "4"}]))
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame])
+def test_a_data_frame_is_a_pool(frame):
+    rows = [{"id": 7, "answer": "4", "confidence": 2.5}, {"id": 7, "answer": None, "confidence": None}]
+    assert from_frame(frame(rows), "mine").questions == (PooledQuestion("7", ("4", None), confidence=(2.5, None)),)
+    wide = from_frame(frame([{"id": "a", "answers": ["4", "5"], "gold": "4"}]))
     assert wide.questions == (PooledQuestion("a", ("4", "5"), "4"),)
+    assert from_frame(frame(LONG)).questions == EXPECTED
+    assert from_frame(pyarrow.Table.from_pylist(LONG)).questions == EXPECTED
 
 
 def test_what_is_no_table_is_one_line():

@@ -195,6 +195,8 @@ class Table(Protocol):
 
 def table_records(table: Any) -> list[Record] | None:
     """The rows of a table of pandas, polars or pyarrow, which only its user imports; ``None`` of anything else."""
+    if hasattr(table, "convert_dtypes"):
+        table = table.convert_dtypes()  # pandas keeps whole numbers as floats where one is missing: 4 would be 4.0
     for method, arguments in (("to_pylist", ()), ("to_dicts", ()), ("to_dict", ("records",))):
         if hasattr(table, method):
             return [plain_record(row) for row in getattr(table, method)(*arguments)]
