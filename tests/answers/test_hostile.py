@@ -93,11 +93,11 @@ def processor_seconds(spec: str, text: str, repeats: int) -> float:
 def too_slow(spec: str, small: str, large: str) -> str:
     """What is wrong where a byte of the large text costs more than twice one of the small one.
 
-    What takes no time is taken for two milliseconds (a box that is cut off at its beginning is read in another way than
+    What takes no time is taken for a millisecond (a box that is cut off at its beginning is read in another way than
     a short one), and what looks slow is measured again: a busy machine is no matter.
     """
     for repeats in (1, 3, 9):
-        limit = 2 * len(large) / len(small) * max(processor_seconds(spec, small, repeats), 0.002)
+        limit = 2 * len(large) / len(small) * max(processor_seconds(spec, small, repeats), 0.001)
         seconds = processor_seconds(spec, large, repeats)
         if seconds <= limit:
             return ""

@@ -128,22 +128,28 @@ class Choice(AnswerType):
 
     def extract(self, text: str) -> str | None:
         """The option in a box, a tag or a JSON field, else of the last statement, else of a line."""
-        for place, passage in places(text):
+        passages = places(text)
+        for place, passage in passages:
             bare = _undress(passage)
             if place in ("boxed", "marked", "cue"):
                 if self.digits is None and SEVERAL.match(bare):
                     return None
                 option = self.canonical(passage) or self.canonical(strip_openers(bare)) or self._running(bare)
             elif place == "line":
-                option = self._concluded(bare, text)
-                first = next((other for kind, other in places(text) if kind == "first"), "") if option else ""
-                if BARE.fullmatch(_undress(first)) and self.canonical(first) not in (None, option):
-                    return None
+                option, first = self._concluded(bare, text), next((other for _, other in passages), "")
+                opposed = (
+                    bool(option) and BARE.fullmatch(_undress(first)) and self.canonical(first) not in (None, option)
+                )
+                return None if opposed else option or self._first(first, text)
             else:
-                option = self.canonical(passage) if BARE.fullmatch(bare) or len(set(_listed(text))) < 2 else None
+                option = self._first(passage, text)
             if option is not None:
                 return option
         return None
+
+    def _first(self, line: str, text: str) -> str | None:
+        """The option of a first line, unless that begins a list of them."""
+        return self.canonical(line) if BARE.fullmatch(_undress(line)) or len(set(_listed(text))) < 2 else None
 
     def _running(self, bare: str) -> str | None:
         """A letter that a sentence begins with and runs on from."""

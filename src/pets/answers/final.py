@@ -98,7 +98,6 @@ LEAD = Pattern(r"(?:[*_:：,\s`\"'“”‘’|#>]|\.\s)*")
 
 BOX = Pattern(r"\\(?:boxed|fbox)\s*\{", needs="\\")
 BARE_BOX = Pattern(r"\\boxed\s+(-?[0-9]+(?:[.,/][0-9]+)*|[A-Za-z])›(?:\W|\z)", needs="\\boxed")
-BRACES = Pattern(r"(?s)\\.|[{}]")
 JOINT = Pattern(
     r"[\s$\\()\[\].*]*(?:,|;|&|and|or|und|oder|y|o|et|ou|e|и|или|和|或)[\s$\\()\[\].*]*(?:[a-zA-Z]\w?\s*=\s*)?"
 )
@@ -115,7 +114,8 @@ DISPLAY = Pattern(r"\\\[|\\\]|\$\$|\\begin\{(?:align|equation|gather)\*?\}|\\end
 POINT = Pattern(
     rf"(?:[-*•]|\d{{1,2}}[.)])\s+[*_`]*({LETTER}[^\s.:;,=*_`]*(?: {LETTER}[^\s.:;,=*_`]*){{0,3}})[*_`]*[.,;]?"
 )
-RULE = Pattern(r"[-=_*#~.\s|>]*")
+# The characters of lines that only part others.
+RULE_CHARS = "-=_*#~.|> \t\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2002\u2003\u2009\u202f\u3000"
 PLEASANTRY = Pattern(rf"\W{{0,6}}(?:{_words(phrases.PLEASANTRIES)})")
 AFTERMATH = Pattern(
     rf"\W{{0,6}}(?:{_words(phrases.AFTERMATH)})(?:\W{{0,4}}\z|\s*[:：,*]|\s+(?:this|that|the|our|by|it){END})"
@@ -170,7 +170,7 @@ def boxed(text: str) -> str | None:
 def plain_lines(text: str) -> list[str]:
     """The lines that say something: no rules, no fences, no goodbyes, nothing after the answer's explanation begins."""
     lines = [line.strip() for line in text.splitlines()]
-    lines = [line for line in lines if not RULE.fullmatch(line[:MAX_PASSAGE_CHARS])]
+    lines = [line for line in lines if line[:MAX_PASSAGE_CHARS].strip(RULE_CHARS)]
     for index, line in enumerate(lines):
         if (
             index
@@ -291,13 +291,13 @@ def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _closing(text: str, start: int, end: int) -> int | None:
     """Where the brace is closed that was opened just before ``start``."""
-    depth = 1
-    for match in BRACES.finditer(text, start):
-        if match.start() >= end:
-            break
-        depth += {"{": 1, "}": -1}.get(match[0], 0)
+    depth, index = 1, start
+    while index < end:
+        char = text[index]
+        depth += (char == "{") - (char == "}")
         if depth == 0:
-            return match.start()
+            return index
+        index += 2 if char == "\\" else 1
     return None
 
 
