@@ -314,7 +314,7 @@ def test_a_weighted_certificate_is_the_share_of_draws_in_which_theta_mu_is_large
     weights, spread = ((4.0, 5.0, 4.5), (8.0, 9.0)), ConfidenceSpread(0.5, 10.0, 8.0)
     tally, prior = Tally((3, 2), options=3), LearnedPrior()
     rng = np.random.default_rng(0)
-    theta = np.array([prior.draw(tally, rng) for _ in range(6_000)])
+    theta = np.array(prior.draws(tally, 6_000, rng))
     beta, v = np.array([*(spread.posterior(group) for group in weights), (spread.beta_0, spread.v_0)]).T
     winners = np.argmax(theta * rng.normal(beta, np.sqrt(v), size=theta.shape), axis=1)
     for place in (0, 1):

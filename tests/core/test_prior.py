@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.core.certificate import certificate
+from pets.core.certificate import certificate, expected_consistency
 from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.prior import (
+    FORMER_HEADS,
     HEADS,
+    KINDS,
     STRENGTHS,
     TAIL_SLOTS,
     LearnedPrior,
@@ -205,3 +207,24 @@ def test_traces_in_flight_lower_the_gain_of_the_next(counts, pending):
     counts = tuple(sorted(counts, reverse=True))
     alone, beside = (LearnedPrior().log_gain(Tally(counts, pending=p)) for p in (0, pending))
     assert beside <= alone - math.log1p(pending) + 1e-9
+
+
+def test_votes_that_all_lean_alike_are_no_batch_of_near_ties():
+    """People's votes: every question has about 0.7 for one of two answers. Symmetric kinds would make ties of them."""
+    rng = np.random.default_rng(0)
+    theta = rng.beta(21.0, 9.0, 400)
+    leads = rng.binomial(12, theta)
+    tallies = [Tally(tuple(sorted((n for n in (lead, 12 - lead) if n), reverse=True)), options=2) for lead in leads]
+    mean, *_ = expected_consistency(tallies, fit_prior(Counter(tallies)))
+    right = ((leads > 6) + 0.5 * (leads == 6)).mean()  # theta is over a half for nearly all
+    assert mean == pytest.approx(right, abs=0.025)
+
+
+def test_a_prior_of_before_certifies_by_the_kinds_that_it_knows():
+    prior = fit_prior({Tally((4,)): 30, Tally((2, 1, 1)): 10})
+    former = len(STRENGTHS) + FORMER_HEADS
+    row = np.array(prior.kind_shares[0][:former])
+    before = LearnedPrior(prior.shares, prior.edges, (tuple((row / row.sum()).tolist()),))
+    assert len(before.kind_shares[0]) < KINDS
+    assert math.fsum(part.weight for part in before.mixture(Tally((3, 1)))) == pytest.approx(1.0)
+    assert certificate(Tally((3, 1)), before) == pytest.approx(certificate(Tally((3, 1)), prior), abs=0.05)

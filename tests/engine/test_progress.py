@@ -16,9 +16,9 @@ from pets.engine.progress import (
     SHOWN_ANSWERS,
     Certifier,
     Consistency,
+    ProgressMonitor,
     Snapshot,
     Solution,
-    TargetMonitor,
     decisions_of,
     expected_of,
     expected_so_far,
@@ -31,6 +31,7 @@ from pets.engine.spec import RunSpec
 from pets.errors import InputError
 from pets.lab.calibration import Certified, calibrate
 from pets.policies.okg import OKG
+from pets.policies.uniform import Uniform
 from pets.pools import load
 from pets.questions import Problem
 from pets.registry import make_policy, policies
@@ -38,8 +39,10 @@ from pets.samplers import Prompt
 from pets.types import Question, Trace
 
 
-def allocator(votes):
-    made = Allocator(OKG(prior=1.0), Budget(10_000), [Question(f"q{i}", options=4) for i in range(len(votes))])
+def allocator(votes, policy=None, cap=None):
+    made = Allocator(
+        policy or OKG(prior=1.0), Budget(10_000, cap), [Question(f"q{i}", options=4) for i in range(len(votes))]
+    )
     made.adopt(Trace(f"q{i}", n, answer) for i, path in enumerate(votes) for n, answer in enumerate(path))
     return made
 
@@ -62,9 +65,19 @@ def test_a_policys_certificate_is_the_cores():
 
 def test_the_target_is_looked_at_as_the_run_grows():
     ids = [f"q{i}" for i in range(20)]
-    monitor = TargetMonitor(0.9)
-    assert not monitor.met(allocator([["A"]] * 10 + [[]] * 10), ids)  # some have no vote yet
-    assert monitor.met(allocator([list("AAAAAAAA")] * 20), ids)
+    monitor = ProgressMonitor(0.9)
+    assert monitor.ending(allocator([["A"]] * 10 + [[]] * 10), ids) is None  # some have no vote yet
+    assert monitor.ending(allocator([list("AAAAAAAA")] * 20), ids) == "target"
+
+
+def test_a_run_is_settled_when_only_questions_at_their_cap_are_in_doubt():
+    """Unanimous questions do not fill up to the cap; a policy that spends evenly means to."""
+    ids, clear, tie = [f"q{i}" for i in range(60)], ["A"] * 12, ["A", "B"] * 8
+    assert ProgressMonitor().ending(allocator([clear] * 60, OKG(), 16), ids) == "settled"
+    assert ProgressMonitor().ending(allocator([clear] * 57 + [tie] * 3, OKG(), 16), ids) == "settled"
+    assert ProgressMonitor().ending(allocator([clear] * 57 + [tie] * 3, OKG(), 17), ids) is None
+    assert ProgressMonitor().ending(allocator([clear[:7]] * 60, OKG(), 16), ids) is None  # so few may agree by chance
+    assert ProgressMonitor().ending(allocator([clear] * 60, Uniform(), 16), ids) is None
 
 
 def test_large_batches_are_sampled_evenly():

@@ -204,7 +204,7 @@ def test_tokens_and_money_are_met_without_throttling_to_the_worst_case(budget, p
             await asyncio.sleep(0)
             self.in_flight -= n
             tokens = rising[seed] = 50 + seed % 101
-            return [Completion("The answer is A.", "stop", tokens, 20)] * n
+            return [Completion(f"The answer is {'AB'[seed % 2]}.", "stop", tokens, 20)] * n  # never settled
 
     sampler = Long()
     solution = solve(
@@ -223,7 +223,7 @@ def test_what_a_server_claims_costs_no_more_than_the_longest_traces_and_silence_
     def reply(request):
         body = json.loads(request.content)
         sizes.append(body["max_tokens"])
-        message = {"content": "The answer is A.", "reasoning": "hmm " * 200}
+        message = {"content": f"The answer is {'AAB'[len(sizes) % 3]}.", "reasoning": "hmm " * 200}  # never settled
         claim = {"completion_tokens": 110 if len(sizes) < 200 else 2**53} if usage == "late" else usage
         return httpx.Response(200, json={"choices": [{"message": message, "finish_reason": "stop"}], "usage": claim})
 
@@ -254,7 +254,7 @@ def test_drained_while_nobody_is_there_it_ends_at_once_and_can_be_resumed(tmp_pa
     def answer(prompt, seed):
         if gone.is_set():
             raise UnreachableError("nobody is there.")
-        return by_seed(prompt, seed)
+        return f"The answer is {'AB'[seed % 2]}."  # never settled
 
     flaky = Scripted(answer)
 

@@ -5,7 +5,7 @@ import pytest
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine.fetch import MOST_UNKNOWN_TRACES, Fetcher
-from pets.engine.progress import TargetMonitor
+from pets.engine.progress import ProgressMonitor
 from pets.engine.stops import Ending, FirstTraces, StopRules
 from pets.errors import BusyError, FirstTracesError, RefusedError
 from pets.policies.okg import OKG
@@ -31,11 +31,11 @@ def test_a_run_goes_on_until_it_is_told_to_end():
 
 
 def test_a_run_ends_when_its_target_is_met():
-    allocator, _, stops = rules(questions="a", monitor=TargetMonitor(0.9), ids=["a"])
+    allocator, _, stops = rules(questions="a", monitor=ProgressMonitor(0.9), ids=["a"])
     assert stops.ending() is None
     for launch in allocator.ask(40):
         allocator.tell(Trace(*launch, "A"))
-    assert stops.ending() == Ending("target") and stops.target_met and not stops.may_resume
+    assert stops.ending() == Ending("target") and stops.enough == "target" and not stops.may_resume
 
 
 def test_first_traces_that_cast_no_vote_end_a_run_with_their_error_while_there_is_budget():

@@ -419,6 +419,8 @@ def _end_words(engine: Engine, solution: Solution) -> Iterator[str]:
     at_cap = cap is not None and solution.traces >= cap * solution.questions
     if at_cap and solution.spent < solution.total:
         yield f"Every question has the {cap} traces that --max-traces allows: the rest of the budget was kept."
+    if solution.settled:
+        yield "More traces would change next to nothing: the rest of the budget was kept."
     if target is not None and solution.consistency[0] < target:
         run = "RUN" if solution.run is None else solution.run
         why = f"with at most {cap} per question" if at_cap else "with this budget"
@@ -461,16 +463,6 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
         *_end_words(engine, solution),
         *remarks(summary, engine.spec.drawn.max_tokens),
     ]
-    cap = engine.spec.spending.max_traces
-    if (
-        cap is not None
-        and engine.spec.spending.target_consistency is None
-        and 2 * summary.unanimous(cap) > summary.questions
-    ):
-        words.append(
-            f"{summary.unanimous(cap):,} questions got all of {cap} traces though no two votes differ: "
-            "--target-consistency 0.99 would have stopped earlier."
-        )
     if solution.reused:
         words.append(engine.reused_words)
     if solution.models:

@@ -51,20 +51,24 @@ STRENGTHS = (0.005, 0.02, 0.06, 0.2, 0.6, 1.6)
 OPEN_SLOTS = 8  # of an answer set whose size is not known; one more than was seen, at least
 LENGTH_CLASSES = 5
 SHRINK_BATCH, SHRINK_CLASS = 2.0, 3.0  # pseudo-questions towards equal shares, and towards the batch's
-SHRINK_KINDS = 20.0  # pseudo-questions towards smooth shares of the kinds
+SHRINK_KINDS = 8.0  # pseudo-questions towards smooth shares of the kinds
 BATCH_VOICE = 10.0  # questions that the whole batch counts for when a length class is smoothed
-EM_STEPS = 60
+EM_STEPS, KIND_STEPS = 60, 150  # of the strengths and of the kinds, which are more alike
 TAIL_SLOTS = 512
 HEADS = (
     *((h, t) for h in (0.5, 2.0, 8.0) for t in (0.5, 2.0, 8.0, 40.0)),
     *((8.0, t) for t in (0.02, 0.1)),  # of questions that are all but unanimous
+    *((8.0, t) for t in (1.0, 4.0)),  # of questions that all have about the same head, as people's votes have
+    *((20.0, t) for t in (5.0, 10.0, 20.0)),
 )
+FORMER_HEADS = 14  # that a prior of before has shares of
 KINDS = len(STRENGTHS) + len(HEADS)
-_BY_HEAD = [{0.5: 0.3, 2.0: 0.6, 8.0: 1.0}[h] for h, _ in HEADS]
+_BY_HEAD = [{0.5: 0.3, 2.0: 0.6, 8.0: 1.0}[h] for h, _ in HEADS[:FORMER_HEADS]]
+_BY_HEAD += [0.3] * (len(HEADS) - FORMER_HEADS)
 OPEN_BASE = np.array([0.3] * len(STRENGTHS) + _BY_HEAD)  # tails scatter
 CLOSED_BASE = np.array([1.0] * len(STRENGTHS) + [0.3] * len(HEADS))  # rivals are few
 MEANS, DEVIATIONS = np.linspace(-7.0, 2.0, 19), np.array([0.5, 1.0, 1.7, 2.5, 4.0])  # mu and sigma of smooth shares
-NEGLIGIBLE_WEIGHT = 2e-3  # posterior weight of a Dirichlet that is not worth its integral
+NEGLIGIBLE_WEIGHT = 2e-4  # posterior weight of a Dirichlet that is not worth its integral: mostly of another leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class Dirichlet:
 class LearnedPrior:
     """``shares[c][s]``: how many questions of length class c have strength s; ``edges`` cut classes by mean tokens.
 
-    ``kind_shares`` are those of STRENGTHS and then HEADS, the belief that certifies.
+    ``kind_shares`` are those of STRENGTHS and then HEADS, the belief that certifies; of before, of FORMER_HEADS alone.
 
     >>> LearnedPrior().mark(812.0), LearnedPrior(edges=(100.0, 1000.0)).mark(812.0)
     (0, 1)
@@ -104,7 +108,7 @@ class LearnedPrior:
         weights = _updated(self.kind_shares, tally.mark, _kind_evidence(counts, options)).tolist()
         parts = [
             Dirichlet(weight, part.alpha, part.unseen)
-            for share, (_, dirichlets) in zip(weights, kind_posteriors(counts, options), strict=True)
+            for share, (_, dirichlets) in zip(weights, kind_posteriors(counts, options)[: len(weights)], strict=True)
             for part in dirichlets
             if (weight := share * part.weight) > NEGLIGIBLE_WEIGHT
         ]
@@ -151,7 +155,8 @@ class LearnedPrior:
 
 def _updated(rows: tuple[tuple[float, ...], ...], mark: int, evidence: Array) -> Array:
     """The shares of a length class after what one tally says."""
-    log_weights = _logs(rows[min(mark, len(rows) - 1)]) + evidence
+    logs = _logs(rows[min(mark, len(rows) - 1)])
+    log_weights = logs + evidence[: len(logs)]
     weights: Array = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
     return weights
@@ -257,14 +262,16 @@ def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
     family = _smooth_family(_usual_options(batch))
     shares = _em(strengths, many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
     smooth = _smooth(kinds, many, family)
-    kind_shares = _em(kinds, many, smooth, SHRINK_KINDS)
+    kind_shares = _em(kinds, many, smooth, SHRINK_KINDS, KIND_STEPS)
     if classes == 1:
         return LearnedPrior((tuple(shares.tolist()),), edges, (tuple(kind_shares.tolist()),))
     inside = [np.where(marks == c, many, 0.0) for c in range(classes)]
     rows = [_em(strengths, questions, shares, SHRINK_CLASS) for questions in inside]
     voice = min(1.0, BATCH_VOICE / many.sum()) * many
     tilts = [kind_shares * _smooth(kinds, questions + voice, family) / smooth for questions in inside]
-    kind_rows = [_em(kinds, q, tilt / tilt.sum(), SHRINK_KINDS) for q, tilt in zip(inside, tilts, strict=True)]
+    kind_rows = [
+        _em(kinds, q, tilt / tilt.sum(), SHRINK_KINDS, KIND_STEPS) for q, tilt in zip(inside, tilts, strict=True)
+    ]
     by_class, kinds_by_class = (tuple(map(tuple, np.array(table).tolist())) for table in (rows, kind_rows))
     return LearnedPrior(by_class, edges, kinds_by_class)
 
@@ -339,10 +346,10 @@ def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float
     return tuple(max(mean, 1.0) for mean in means)
 
 
-def _em(evidence: Array, many: Array, start: Array, shrink: float) -> Array:
+def _em(evidence: Array, many: Array, start: Array, shrink: float, steps: int = EM_STEPS) -> Array:
     """Shares that fit the evidence (n, strengths), shrunk towards ``start`` as by ``shrink`` more questions."""
     shares, pseudo, total = start, shrink * start, many.sum() + shrink
-    for _ in range(EM_STEPS if len(evidence) else 0):
+    for _ in range(steps if len(evidence) else 0):
         weights = evidence + np.log(shares)
         weights -= weights.max(axis=1, keepdims=True)
         np.exp(weights, out=weights)

@@ -13,7 +13,7 @@ from pets.engine.judging import Judging
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, Pacing
 from pets.engine.places import Places
-from pets.engine.progress import TargetMonitor
+from pets.engine.progress import ProgressMonitor
 from pets.engine.questions import InFlight, OpenQuestions
 from pets.engine.reading import TraceReading
 from pets.engine.reuse import Reuse
@@ -73,12 +73,12 @@ def assemble(
     if watch_first:  # a first wave of jobs is as it is
         alone = not spec.serving.batch_api
         first = FirstTraces.of(allocator.budget, keep_going=spec.keeping.keep_going, alone=alone)
-    target, drawn = spec.spending.target_consistency, spec.drawn
+    drawn = spec.drawn
     stops = StopRules(
         allocator,
         fetcher,
         first_traces=first,
-        monitor=None if target is None else TargetMonitor(target),
+        monitor=ProgressMonitor(spec.spending.target_consistency),
         ids=[problem.id for problem in problems],
         max_tokens=drawn.max_tokens,
     )

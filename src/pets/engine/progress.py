@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pets._extras import require
 from pets.core.allocator import Allocator
 from pets.core.certificate import Decision, decision_certificate, expected_share, prior_deviation
 from pets.core.money import Currency, amount_words
-from pets.core.policy import Policy
+from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread
@@ -26,6 +26,8 @@ WEIGHTED_PROGRESS_QUESTIONS = 200  # where votes are weighted: a certificate tak
 PRIOR_QUESTIONS = 20_000  # that a prior is learned from
 SHOWN_ANSWERS = 20  # in a notebook's table
 TARGET_GROWTH = 1.02  # of a run, after which its target is looked at again
+SETTLED_GROWTH, SETTLED_FROM = 1.2, 8  # the same of a run without one, and the traces per question from which on
+LEAST_GAIN = 1e-3  # of self-consistency that further traces might bring, for a run to go on
 
 
 class Consistency(NamedTuple):
@@ -45,11 +47,15 @@ class Consistency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedConsistency:
-    """The expected self-consistency, the share of questions with a vote, and the least certain questions."""
+    """The expected self-consistency, the share of questions with a vote, and the least certain questions.
+
+    ``to_gain`` is the part of the doubt, 1 - consistency, in questions that may still get traces.
+    """
 
     consistency: float
     answered: float
     hardest: tuple[tuple[str, float], ...]
+    to_gain: float
 
 
 class Certifier:
@@ -94,7 +100,7 @@ def decisions_of(allocator: Allocator, questions: Iterable[str]) -> list[Decisio
 def expected_of(allocator: Allocator, questions: Sequence[str]) -> Consistency:
     """The expected self-consistency of the answers and its 95 % interval; of many questions, from a sample."""
     decisions = decisions_of(allocator, sampled(questions, PRIOR_QUESTIONS))
-    return Consistency(*expected_share(map(Certifier(decisions, allocator.policy.zone), decisions)))
+    return Consistency(*Certifier(decisions, allocator.policy.zone).expected(decisions))
 
 
 def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedConsistency:
@@ -106,7 +112,9 @@ def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedC
     certificates = [certify(decision) for decision in decisions]
     hardest = sorted(zip(sample, certificates, strict=True), key=lambda row: row[1])[:5]
     answered = sum(bool(decision.tally.counts) for decision in decisions) / len(decisions)
-    return ExpectedConsistency(sum(certificates) / len(certificates), answered, tuple(hardest))
+    doubts = [1.0 - chance for id, chance in zip(sample, certificates, strict=True) if not allocator.stopped(id)]
+    to_gain = sum(doubts) / len(certificates)
+    return ExpectedConsistency(sum(certificates) / len(certificates), answered, tuple(hardest), to_gain)
 
 
 def policy_certificate(policy: Policy, decision: Decision) -> float:
@@ -121,18 +129,27 @@ def policy_certificate(policy: Policy, decision: Decision) -> float:
 
 
 @dataclass(slots=True)
-class TargetMonitor:
-    """Looks at a run whenever it has grown by a fiftieth, until the target is met."""
+class ProgressMonitor:
+    """Looks at a run as it grows: is its ``target`` met, and is anything left that more traces could gain?
 
-    target: float
-    _next_look: float = field(default=1.0)
+    The latter is asked of policies that learn where to spend; whoever spends evenly means to.
+    """
 
-    def met(self, allocator: Allocator, questions: Sequence[str]) -> bool:
-        """Whether the expected self-consistency is there; a question without a vote counts as wrong."""
-        if allocator.told < max(self._next_look, len(questions)):
-            return False
-        self._next_look = TARGET_GROWTH * allocator.told + 1
-        return expected_so_far(allocator, questions).consistency >= self.target
+    target: float | None = None
+    _next_look: float = field(default=0.0)
+
+    def ending(self, allocator: Allocator, questions: Sequence[str]) -> Literal["target", "settled"] | None:
+        """Why the run may end, ``None`` while it goes on; a question without a vote counts as wrong."""
+        weighs_gain = isinstance(allocator.policy, IndexPolicy) and allocator.policy.learns
+        first, growth = (1, TARGET_GROWTH) if self.target is not None else (SETTLED_FROM, SETTLED_GROWTH)
+        if allocator.told < max(self._next_look, first * len(questions)) or not (weighs_gain or self.target):
+            return None
+        self._next_look = growth * allocator.told + 1
+        seen = expected_so_far(allocator, questions)
+        if self.target is not None and seen.consistency >= self.target:
+            return "target"
+        many = allocator.told >= SETTLED_FROM * len(questions)
+        return "settled" if many and weighs_gain and seen.to_gain < LEAST_GAIN else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +192,8 @@ class Solution:
     ``lost`` launches were in flight at a kill: charged, and among ``failed``. ``complete`` is False where it was
     stopped before its end. ``answers`` holds every question's where they were asked for. ``models`` counts the traces
     that each model of a mixture gave; it is empty where one model was asked. ``reused`` counts the traces that other
-    runs had paid for, by run; they are among ``traces``, and in ``spent`` at what they cost then.
+    runs had paid for, by run; they are among ``traces``, and in ``spent`` at what they cost then. A run is ``settled``
+    where further traces would have changed next to nothing, and the rest of its budget was kept.
     """
 
     run: int | None
@@ -197,6 +215,7 @@ class Solution:
     answers: tuple[Answer, ...] = ()
     models: Mapping[str, int] = field(default_factory=dict)
     reused: Mapping[int, int] = field(default_factory=dict)
+    settled: bool = False
 
     @property
     def accuracy(self) -> float | None:

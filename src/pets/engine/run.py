@@ -265,11 +265,12 @@ class Engine(LiveRun):
             complete=self._over(driver),
             models={share.name: counted.given[index] for index, share in enumerate(self.spec.serving.models)},
             reused=dict(counted.reused),
+            settled=driver.stops.enough == "settled",
         )
 
     def _over(self, driver: Driver) -> bool:
         """Whether the run has come to its end, and was not stopped before."""
-        return self.origin == "finished" or driver.stops.target_met or not driver.stops.drained
+        return self.origin == "finished" or driver.stops.enough is not None or not driver.stops.drained
 
     @property
     def _ids(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""When a run ends before its budget does: it is told to, its target is met, it begins badly, or it loses too much.
+"""When a run ends before its budget does: it is told to, meets its target, is settled, begins badly or loses too much.
 
 A run's first traces are read before more go out: a budget is not spent on traces that cast no vote. The first 20, or a
 tenth of the budget where that is fewer, are launched alone, one per question where the policy allows it. As soon as
@@ -7,12 +7,12 @@ half of them were read the rest of the run goes on; once more than half cast no 
 
 from collections import Counter
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine.fetch import Fetcher, most_unknown_traces
-from pets.engine.progress import TargetMonitor
+from pets.engine.progress import ProgressMonitor
 from pets.engine.question import Outcome, excerpt_of, outcome_of
 from pets.engine.summary import outcome_words, remedy_words
 from pets.errors import BusyError, FirstTracesError, PetsError, RefusedError, SamplerError
@@ -124,7 +124,7 @@ class FirstTraces:
 class StopRules:
     """Ends a run: :meth:`ending` says why, once there is a reason.
 
-    ``first_traces`` are read before others go out. ``monitor`` looks whether the target is met for ``ids``.
+    ``first_traces`` are read before others go out. ``monitor`` looks whether ``ids`` have all that they need.
     ``max_tokens`` is the token limit of a trace, for the words of an error.
     """
 
@@ -134,13 +134,14 @@ class StopRules:
         fetcher: Fetcher,
         *,
         first_traces: FirstTraces | None = None,
-        monitor: TargetMonitor | None = None,
+        monitor: ProgressMonitor | None = None,
         ids: list[str] | None = None,
         max_tokens: int | None = None,
     ) -> None:
         self.drained = False
         """Whether the run was told to end."""
-        self.target_met = False
+        self.enough: Literal["target", "settled"] | None = None
+        """Why the questions have all that they need, once they do."""
         self.turned_away = False
         """True once the server refused a run that never had a trace: requests in flight cost nothing."""
         self.first_traces = first_traces
@@ -175,9 +176,9 @@ class StopRules:
             return Ending("losses", self._losses)
         if self.drained:
             return Ending("drained")
-        if self._monitor is not None and not self.target_met:
-            self.target_met = self._monitor.met(self._allocator, self._ids)
-        return Ending("target") if self.target_met else None
+        if self._monitor is not None and self._ids and self.enough is None:
+            self.enough = self._monitor.ending(self._allocator, self._ids)
+        return None if self.enough is None else Ending(self.enough)
 
     def delivered(self) -> None:
         """Traces came back: the server takes such requests."""

@@ -39,7 +39,6 @@ class AnswerSummary:
     judged_answered: int = 0  # those of them with an answer
     right: int = 0
     read_as: Counter[str] = field(default_factory=Counter)  # questions by the answer type that auto chose
-    agreed: Counter[int] = field(default_factory=Counter)  # questions without two votes that differ, by their traces
     excerpt: str = ""  # of a trace, where nothing was answered so far
     error: str = ""  # the last one
 
@@ -69,14 +68,9 @@ class AnswerSummary:
             self.read_as[answer.read_as] += 1
         if answer.answer is None and not self.excerpt:
             self.excerpt = answer.text or ""
-        self.agreed[answer.traces] += len(answer.votes) == 1
         if (votes := sum(answer.votes.values())) >= MIN_VOTES:
             self.votes += votes
             self.distinct += len(answer.votes)
-
-    def unanimous(self, traces: int) -> int:
-        """How many questions have at least so many traces and no two votes that differ."""
-        return sum(number for size, number in self.agreed.items() if size >= traces)
 
     @property
     def accuracy(self) -> tuple[float, float, float]:

@@ -28,7 +28,7 @@ from pets.core.grid import Grid, fit_grid, plan_for
 from pets.core.patterns import K0, NAMES, PATTERNS, bin_of
 from pets.core.policy import Policy, Training
 from pets.core.price import PriceTable
-from pets.core.prior import KINDS, STRENGTHS, LearnedPrior, fit_prior
+from pets.core.prior import FORMER_HEADS, KINDS, STRENGTHS, LearnedPrior, fit_prior
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError, StateError
 from pets.lab.labelled import LabelledPool, read_answers
@@ -154,7 +154,9 @@ def _check_prior(prior: LearnedPrior) -> None:
     """Refuse a prior that no batch can have taught."""
     edges = prior.edges
     rising = all(a < b for a, b in itertools.pairwise(edges)) and all(map(math.isfinite, edges))
-    for rows, many in ((prior.shares, len(STRENGTHS)), (prior.kind_shares, KINDS)):
+    former = any(len(row) < KINDS for row in prior.kind_shares)
+    kinds = len(STRENGTHS) + FORMER_HEADS if former else KINDS
+    for rows, many in ((prior.shares, len(STRENGTHS)), (prior.kind_shares, kinds)):
         if not rising or len(rows) not in (1, len(edges) + 1):
             raise InputError("length classes of a prior are cut at rising edges, with a row of shares for each class.")
         if not all(len(row) == many and min(row) > 0.0 and _distribution(row) for row in rows):
