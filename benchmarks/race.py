@@ -30,7 +30,7 @@ from pets.core.prior import fit_prior
 from pets.core.queues.walk import States, Walk
 from pets.core.tally import Tally, count_votes, majority
 from pets.lab import PoolResult, ReplayConfig, read_answers, replay
-from pets.lab.clock import Finish, RacePace, by_tally, paced, race, race_alone, timed
+from pets.lab.clock import Finish, RacePace, by_state, by_tally, paced, race, race_alone, timed
 from pets.lab.contenders import split
 from pets.lab.curves import Timing, curve_of_races
 from pets.lab.draws import Draw, draw_traces, without_short
@@ -209,8 +209,14 @@ def priced(pools: Sequence[Pool], levels: Sequence[float], repetitions: int) -> 
             assert isinstance(rule, QuotaPolicy)
             for budget in PRICE_BUDGETS:
                 view = View(int(1000 * budget), 1000, draw.size)
+                fewest = None if rule.rounds else by_state(rule, walk.states, options, view)
                 finishes = [
-                    race(paths[row], by_tally(rule, paths[row], walk.states, options, view), pace or WHOLE, walk.states)
+                    race(
+                        paths[row],
+                        fewest or by_tally(rule, paths[row], walk.states, options, view),
+                        pace or WHOLE,
+                        walk.states,
+                    )
                     for row in parts.arrivals
                 ]
                 timing = curve_of_races([finishes], draw, parts.arrivals).timing

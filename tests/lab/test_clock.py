@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pets.core.policy import View
 from pets.core.queues.walk import States, Walk
 from pets.errors import InputError
 from pets.lab import replay
@@ -88,7 +89,7 @@ def test_a_rule_is_asked_once_for_each_state():
             asked.append(tally.counts)
             return super().fewest(tally, view, price)
 
-    fewest = by_state(Counting(0.9), states, None, 16)
+    fewest = by_state(Counting(0.9), states, None, View(cap=16))
     finishes = [race(path_of("AAAAA"), fewest, RacePace(), states) for _ in range(3)]
     assert len(set(finishes)) == 1 and asked == [(), (1,), (2,), (3,)]
 

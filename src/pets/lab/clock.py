@@ -128,16 +128,18 @@ def _without(question: LabelledQuestion, kept: Sequence[int]) -> LabelledQuestio
     )
 
 
-def by_state(policy: QuotaPolicy, states: States, options: int | None, cap: int) -> Fewest:
-    """m of a rule to which nothing but the votes matters; asked once for each state."""
-    known: dict[int, int] = {}
-    view = View(cap=cap)
+def by_state(policy: QuotaPolicy, states: States, options: int | None, view: View) -> Fewest:
+    """m of a rule that sees counts, at one view: asked once for each state and length class."""
+    known: dict[tuple[int, int], int] = {}
+    mark = policy.belief.mark
 
     def fewest(state: int, back: Sequence[int], tokens: float) -> int:
-        m = known.get(state)
+        mean = tokens / max(1, len(back))
+        key = state, mark(mean)
+        m = known.get(key)
         if m is None:
             counts, nulls = states.keys[state]
-            m = known[state] = policy.fewest(Tally(counts, nulls, options=options), view)
+            m = known[key] = policy.fewest(Tally(counts, nulls, options=options, mean_tokens=mean), view)
         return m
 
     return fewest
@@ -169,11 +171,10 @@ def by_tally(policy: QuotaPolicy, path: Sequence[Trace], states: States, options
 
 def race_alone(policy: QuotaPolicy, draw: Draw, pace: RacePace, states: States) -> list[Finish]:
     """Every question by itself, under a rule that looks at one question alone."""
-    paths, options = draw.traces.values(), draw.pool.options
+    paths, options, view = draw.traces.values(), draw.pool.options, View(cap=draw.size)
     if policy.sees == "counts":
-        fewest = by_state(policy, states, options, draw.size)
+        fewest = by_state(policy, states, options, view)
         return [race(path, fewest, pace, states) for path in paths]
-    view = View(cap=draw.size)
     return [race(path, by_tally(policy, path, states, options, view), pace, states) for path in paths]
 
 
