@@ -37,6 +37,11 @@ def fill(path: Path, problems: list[Problem], traces: int) -> None:
         run.finish()
 
 
+def _clocks() -> tuple[float, float]:
+    """The seconds of the clock and of the processor."""
+    return time.perf_counter(), time.process_time()
+
+
 def main() -> None:
     """Print the seconds that each step takes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -50,21 +55,24 @@ def main() -> None:
     draw = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.db"
-        begun = time.perf_counter()
+        begun = _clocks()
         fill(path, problems, options.traces)
         size = path.stat().st_size / 1e9
-        print(f"{options.questions * options.traces:,} traces, {size:.2f} GB, in {time.perf_counter() - begun:.0f} s")
+        print(
+            f"{options.questions * options.traces:,} traces, {size:.2f} GB, in {time.perf_counter() - begun[0]:.0f} s"
+        )
         asked = draw.sample(problems, min(ASKED, len(problems)))
-        begun = time.perf_counter()
+        begun = _clocks()
         keys = trace_keys(asked, Sampling(), None, 0)
         cache = TraceCache(open_database(path, create=False), asked, keys, Eligibility((SOURCE,), 1000))
-        took = time.perf_counter() - begun
-        print(f"{len(asked):,} questions with {cache.held.traces:,} traces found in {took:.3f} s")
+        took, used = (now - then for now, then in zip(_clocks(), begun, strict=True))
+        held = f"{len(asked):,} questions with {cache.held.traces:,} traces"
+        print(f"{held} found in {took:.3f} s, {used:.3f} s of the processor")
         launches = [(draw.choice(asked).id, draw.randrange(options.traces)) for _ in range(options.look_up)]
-        begun = time.perf_counter()
+        begun = _clocks()
         hits = sum(cache.find(id, number, (0,)) is not None for id, number in launches)
-        took = time.perf_counter() - begun
-        print(f"{hits:,} of {len(launches):,} looked up in {1e6 * took / len(launches):.1f} us each")
+        took, used = (1e6 * (now - then) / len(launches) for now, then in zip(_clocks(), begun, strict=True))
+        print(f"{hits:,} of {len(launches):,} looked up in {took:.1f} us each, {used:.1f} us of the processor")
         cache.close()
 
 

@@ -94,14 +94,15 @@ class ServerAccount:
         self.run = 1
         self.sampled: Counter[int] = Counter()
         self.delivered: Counter[tuple[int, Seed]] = Counter()
-        self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
-        with path.open() as lines:
-            for line in lines:
+        self._path = path
+        if path.exists():
+            for line in path.read_text().splitlines():
                 self._count(*json.loads(line))
 
     def count(self, sampled: int, delivered: list[Seed]) -> None:
         """Put down traces that were sampled, and those of them that were sent."""
-        os.write(self._file, (json.dumps([self.run, sampled, delivered]) + "\n").encode())
+        with self._path.open("a") as file:
+            file.write(json.dumps([self.run, sampled, delivered]) + "\n")
         self._count(self.run, sampled, delivered)
 
     def _count(self, run: int, sampled: int, delivered: list[Seed]) -> None:
