@@ -5,7 +5,11 @@
 Each tool gets an environment of its own in ``.venv-integrations``: they pin versions of the same packages, and of ours.
 CI does not run this. What is tested, its size on disk, and the minutes of installing and testing on two cores:
 
-    lm-eval     0.4.13                0.8 GB     3 min
+    lm-eval     0.4.13                        0.8 GB     3 min
+    dspy        3.4.1 (LiteLLM 1.106.2)       0.6 GB     2 min
+    litellm     1.106.2 with its proxy        0.9 GB     6 min
+
+LiteLLM 1.108 and 1.109 ask for a certifi of 2026-10-19 or later, which the index here did not have on 2026-11-18.
 """
 
 import subprocess
@@ -20,6 +24,8 @@ TESTING = ("pytest>=8.3", "pytest-timeout>=2.3", "hypothesis>=6.112", "httpx>=0.
 # For each tool: what is installed beside PETS, its tests.
 TOOLS: dict[str, tuple[tuple[str, ...], str]] = {
     "lm-eval": (("pets-llm[lm-eval]",), "tests/integrations/test_lm_eval.py"),
+    "dspy": (("pets-llm[dspy]",), "tests/integrations/test_dspy.py"),
+    "litellm": (("pets-llm[litellm]",), "tests/integrations/test_litellm.py"),
 }
 
 

@@ -61,6 +61,7 @@ NAMES = [
     "UnreachableError",
     "Verdict",
     "View",
+    "Voter",
     "__version__",
     "aask",
     "ask",

@@ -15,6 +15,7 @@ from pets._version import __version__ as __version__
 
 if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for Python
     from pets.answers.base import AnswerType as AnswerType
+    from pets.api import Voter as Voter
     from pets.api import aask as aask
     from pets.api import ask as ask
     from pets.api import fit as fit
@@ -81,7 +82,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; HOMES is the same for P
 
 HOMES = {
     "pets.answers.base": "AnswerType",
-    "pets.api": "aask ask fit record replay solve stream",
+    "pets.api": "Voter aask ask fit record replay solve stream",
     "pets.engine.reread": "reread",
     "pets.core.allocator": "Allocator",
     "pets.core.budget": "Budget",

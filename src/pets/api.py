@@ -13,14 +13,17 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from pets.answers.auto import kinds_words
 from pets.arguments import checked
 from pets.cluster import RayCluster
+from pets.core.allocator import Allocator
 from pets.core.policy import Policy
+from pets.engine.assemble import assemble_submissions, fetcher_of
 from pets.engine.models import Endpoints, Keys, Models, model_name, model_shares
 from pets.engine.opening import Questions, problem_of, question_set_of
+from pets.engine.places import Places
 from pets.engine.progress import Solution
 from pets.engine.progress_line import ProgressLine
 from pets.engine.question import Answer
@@ -29,7 +32,8 @@ from pets.engine.record import record as write_recording
 from pets.engine.run import Engine
 from pets.engine.sources import Samplers, Sources, sources_of
 from pets.engine.spec import SECTIONS, TOP_LOGPROBS, RunOptions, RunSpec
-from pets.engine.stream import COLD_POLICY, Stream, planned
+from pets.engine.stream import COLD_POLICY, Stream, planned, stream_budget
+from pets.engine.submissions import VoteLimits
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
 from pets.lab import ReplayConfig
@@ -47,6 +51,8 @@ Returned = TypeVar("Returned")
 
 ASK_TRACES = 16
 ASK_CONSISTENCY = 0.99
+ASK_TIMEOUT_S = 600.0
+SEEDS_PER_QUESTION = 1 << 12  # of a voter's, so that no two of its questions share one
 
 
 FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?: ([A-Z]+\b|\d[\d.]*\b|[^\s`]*[=:/][^\s`]*[^\s`.,;:]))?")
@@ -272,6 +278,72 @@ async def stream(
                 work.cancel()
                 with suppress(asyncio.CancelledError):
                     await work
+
+
+class Voter:
+    """Votes on questions as they come, from any number of tasks, under one budget: what a service needs.
+
+        async with pets.Voter(endpoint=url, model="Qwen/Qwen3-8B", budget="8x") as voter:
+            answers = await asyncio.gather(*(voter.ask(question) for question in questions))
+
+    Takes what :func:`stream` takes, but for a plan and a store. The budget is for every ``budget_window`` questions
+    (100), or for the ``horizon`` in all; it is reserved before a trace is asked for. :attr:`budget` says what is spent.
+
+    >>> async def answers():
+    ...     async with Voter(sampler=lambda question: "The answer is 4.", budget="4x") as voter:
+    ...         answers = await asyncio.gather(voter.ask("2 + 2?"), voter.ask("3 + 1?"))
+    ...         return [answer.answer for answer in answers], voter.budget.spent
+    >>> asyncio.run(answers())
+    (['4', '4'], 8)
+    """
+
+    @checked
+    def __init__(
+        self,
+        *,
+        endpoint: Endpoints | None = None,
+        model: Models | None = None,
+        key: Keys = None,
+        headers: Mapping[str, str] | None = None,
+        sampler: AnySampler = None,
+        **options: Unpack[StreamOptions],
+    ) -> None:
+        spec = RunSpec.of(policy=COLD_POLICY).with_options(**options)
+        spec, self._sources = _sources(spec, endpoint, model, key, headers, sampler)
+        self._spec = planned(spec, None, self._sources).check("stream")
+        self.budget = stream_budget(self._spec, self._sources.model)
+        """What may be spent, and what is."""
+        horizon, seed = self._spec.spending.horizon, self._spec.serving.seed
+        allocator = Allocator(self._spec.make_policy(), self.budget, horizon=horizon, seed=seed)
+        fetcher = fetcher_of(self._spec, self._sources, patience_s=None)
+        places = Places(self._spec.pacing.in_flight)
+        self._driver, self._submissions = assemble_submissions(allocator, fetcher, places, spec=self._spec)
+        self._samplers, self._asked = AsyncExitStack(), 0
+
+    async def __aenter__(self) -> Self:
+        for sampler in self._sources.samplers:
+            await self._samplers.enter_async_context(sampler)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._driver.close()
+        await self._samplers.aclose()
+
+    async def ask(self, question: str | Problem | Mapping[str, Any], *, timeout: float = ASK_TIMEOUT_S) -> Answer:
+        """The vote on a question, over what has come back after ``timeout`` seconds at the latest.
+
+        Cancelled, it charges the requests in flight and gives back the rest. Raises where no trace came.
+        """
+        self._asked += 1
+        problem = self._spec.asked(problem_of(question, self._asked))
+        limits = VoteLimits(
+            self._spec.drawn,
+            seed=self._spec.serving.seed + SEEDS_PER_QUESTION * self._asked,
+            max_traces=self._spec.spending.max_traces or SEEDS_PER_QUESTION,
+            deadline=asyncio.get_running_loop().time() + timeout,
+            answer=self._spec.reading.answer,
+        )
+        return (await self._submissions.submit(problem, limits)).result()
 
 
 @checked

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pets.answers.base import AnswerType
 from pets.core.patterns import K0
 from pets.engine.arrivals import Arrivals, Asking, Wiring
 from pets.engine.fetch import Receiver, TraceRequest
@@ -29,9 +30,10 @@ class VoteLimits:
     """How one question is asked, and what ends its vote beside the policy.
 
     ``deadline`` is the event loop's time. ``weighted`` votes count by confidence. ``single`` takes one trace without
-    the policy. ``reader`` reads answers that are no texts, such as tool calls. ``context`` is opaque to the driver: the
-    ledger gets it with each request. Places in flight, and turns in reading and comparing, are shared by ``payer``.
-    Traces that are ``held``, by launch number, are not asked for again.
+    the policy. ``answer`` says how answers are read, whatever the question says; ``reader`` reads those that are no
+    texts, such as tool calls. ``context`` is opaque to the driver: the ledger gets it with each request. Places in
+    flight, and turns in reading and comparing, are shared by ``payer``. Traces that are ``held``, by launch number,
+    are not asked for again.
     """
 
     sampling: Sampling
@@ -42,6 +44,7 @@ class VoteLimits:
     weighted: bool = False
     single: bool = False
     reader: TraceReader | None = None
+    answer: str | AnswerType | None = None
     context: object = None
     payer: str = ""
     held: Mapping[int, Completion] = field(default_factory=dict)

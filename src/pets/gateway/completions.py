@@ -12,7 +12,7 @@ from pets.errors import BudgetError, BusyError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.ledger import RequestAccount
 from pets.gateway.requests import ApiRequest, VoteOptions
-from pets.gateway.responses import KEEPALIVE_EVENT, Vote, completion_body, sse_events, vote_metadata
+from pets.gateway.responses import KEEPALIVE_EVENT, AnsweredVote, completion_body, sse_events, vote_metadata
 from pets.gateway.state import GatewayState
 from pets.gateway.upstream import api_error
 from pets.openai.asgi import Exchange
@@ -58,7 +58,9 @@ class Voting:
             await exchange.send(event)
         await exchange.send(b"", end=True)
 
-    async def _submit(self, request: ApiRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]) -> Vote:
+    async def _submit(
+        self, request: ApiRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]
+    ) -> AnsweredVote:
         """The vote on a question, or an ``ApiError``."""
         state, clock, id = self._state, asyncio.get_running_loop().time, attributes["id"]
         begun, limit = clock(), state.token_limit(request)
@@ -92,7 +94,7 @@ class Voting:
             outcome = await state.submissions.submit(Problem(id, prompt, answer_type=options.answer), limits)
             attributes["retries"] = attributes.get("retries", 0) + outcome.retries  # of votes without an answer, too
             if outcome.answer is not None:
-                return Vote(request, outcome, account, outcome.answer, clock() - begun)
+                return AnsweredVote(request, outcome, account, outcome.answer, clock() - begun)
             if isinstance(outcome.error, BudgetError):  # others were faster
                 self._give_way(account, state.ledger.trace_cost(account))
             else:

@@ -18,7 +18,7 @@ from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.ledger_backend import Balance, Charge, Reservation
 from pets.gateway.recent_questions import RecentQuestions
-from pets.gateway.responses import Vote
+from pets.gateway.responses import AnsweredVote
 from pets.gateway.stats import REQUEST_SECONDS, ShareStats, outcome_of
 from pets.plans import Drift
 
@@ -94,7 +94,7 @@ class Share:
         self._models: set[str] = set()
         self.stats = ShareStats(registry, clock)
 
-    def record_vote(self, vote: Vote, metadata: dict[str, Any], row: dict[str, Any]) -> None:
+    def record_vote(self, vote: AnsweredVote, metadata: dict[str, Any], row: dict[str, Any]) -> None:
         """Count a vote that is over; ``metadata`` is the ``pets`` object of its response, ``row`` is shown of it."""
         self.stats.keep()
         answer, account = vote.answer, vote.account
@@ -174,7 +174,7 @@ class Metrics:
         self.share_of(None)
         ledger.on_settled = self._record_settlement
 
-    def record_vote(self, vote: Vote, metadata: dict[str, Any]) -> None:
+    def record_vote(self, vote: AnsweredVote, metadata: dict[str, Any]) -> None:
         """Count a vote that is over; ``metadata`` is the ``pets`` object of its response."""
         if self.drift is not None and metadata["warmup"] is not None:
             self.drift.see(NAMES.index(metadata["warmup"]))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pets.gateway.auth import ApiKey
-from pets.gateway.responses import Vote
+from pets.gateway.responses import AnsweredVote
 from pets.store import StoredTrace
 
 MAX_QUESTIONS = 500
@@ -34,7 +34,7 @@ class RecentQuestions:
         self._details: OrderedDict[str, tuple[dict[str, Any], int]] = OrderedDict()
         self._characters = 0
 
-    def add(self, vote: Vote, metadata: dict[str, Any], *, spent: float, now: float) -> dict[str, Any]:
+    def add(self, vote: AnsweredVote, metadata: dict[str, Any], *, spent: float, now: float) -> dict[str, Any]:
         """Keep a vote that has cost ``spent``, as amounts are shown; returns the row that lists show of it.
 
         ``metadata`` is the ``pets`` object of its response.

@@ -18,7 +18,7 @@ EVENT_CHARACTERS = 256  # of the text, in one event
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
+class AnsweredVote:
     """A voted request and what came of it."""
 
     request: ApiRequest
@@ -28,7 +28,7 @@ class Vote:
     seconds: float
 
 
-def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
+def vote_metadata(vote: AnsweredVote, ledger: GatewayLedger) -> dict[str, Any]:
     """The ``pets`` object of a response: the answer's own fields and the gateway's; docs/gateway.md describes them."""
     outcome, account, votes = vote.outcome, vote.account, vote.answer.votes or {}
     left, weighted = ledger.left(account.key), outcome.limits.weighted
@@ -60,14 +60,14 @@ def vote_metadata(vote: Vote, ledger: GatewayLedger) -> dict[str, Any]:
     }
 
 
-def completion_body(vote: Vote, metadata: Mapping[str, Any]) -> bytes:
+def completion_body(vote: AnsweredVote, metadata: Mapping[str, Any]) -> bytes:
     """The response in one piece: the choice of the best trace as the server gave it."""
     body = _envelope(vote, "chat.completion")
     body["choices"] = [{**_choice(vote), "index": 0}]
     return _serialized(body | {"usage": _usage(vote), "pets": metadata})
 
 
-def sse_events(vote: Vote, metadata: Mapping[str, Any]) -> Iterator[bytes]:
+def sse_events(vote: AnsweredVote, metadata: Mapping[str, Any]) -> Iterator[bytes]:
     """The response as events: the text, then the end with the metadata, then the usage if it was asked for."""
     envelope = _envelope(vote, "chat.completion.chunk")
     choice = _choice(vote)
@@ -85,7 +85,7 @@ def sse_events(vote: Vote, metadata: Mapping[str, Any]) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def _choice(vote: Vote) -> dict[str, Any]:
+def _choice(vote: AnsweredVote) -> dict[str, Any]:
     """The best trace's choice, else the first one's; log-probabilities stay only where the client asked for them."""
     raw, best = vote.outcome.question.raw, vote.outcome.question.best(vote.answer.canonical)
     choice = dict(raw.get(min(raw, default=0) if best is None else best.number) or {})
@@ -94,13 +94,13 @@ def _choice(vote: Vote) -> dict[str, Any]:
     return choice
 
 
-def _usage(vote: Vote) -> dict[str, int]:
+def _usage(vote: AnsweredVote) -> dict[str, int]:
     """Tokens over all traces of the vote."""
     completion, prompt = vote.answer.tokens, vote.answer.prompt_tokens
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": completion + prompt}
 
 
-def _envelope(vote: Vote, object_type: str) -> dict[str, Any]:
+def _envelope(vote: AnsweredVote, object_type: str) -> dict[str, Any]:
     id, model = f"chatcmpl-{vote.answer.id}", vote.request.fields["model"]
     return {"id": id, "object": object_type, "created": int(time.time()), "model": model}
 
