@@ -305,7 +305,7 @@ def test_what_a_server_says_it_did_not_sample_is_free(verb, status, tmp_path):
 @pytest.mark.parametrize("verb", [solve, stream, serve], ids=["solve", "stream", "serve"])
 def test_every_verb_gives_rows_of_the_same_fields(verb, tmp_path):
     outcome = run(verb, Faulty(), tmp_path)
-    names = {field.name for field in fields(Answer)} - {"gold", "right", "error", "zone", "read_as"}
+    names = {field.name for field in fields(Answer)} - {"gold", "right", "error", "zone", "read_as", "level"}
     assert all(set(row) == names for row in outcome.rows.values())
 
 

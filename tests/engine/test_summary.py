@@ -4,7 +4,7 @@ import pytest
 from scipy.stats import binomtest
 
 from pets.engine.question import Answer
-from pets.engine.summary import NO_VOTE, AnswerSummary, no_vote_words, wilson
+from pets.engine.summary import NO_VOTE, AnswerSummary, levels_words, likely_merge, no_vote_words, wilson
 
 
 def test_votes_disagree_when_nearly_each_is_for_an_answer_of_its_own():
@@ -57,3 +57,18 @@ def test_several_kinds_are_counted_one_by_one_and_where_all_voted_nothing_is_sai
     assert words == "23 of 9,000 traces (under 1 %) cast no vote: 3 cut at 50 tokens, 20 failed; check the server."
     assert no_vote_words(AnswerSummary.of([Answer("q", "A", {"A": 3}, traces=3)]), None) == ""
     assert no_vote_words(Answer("q", traces=1, cut=1), 5, limit_option="max_tokens").endswith("; raise max_tokens.")
+
+
+def test_accuracy_is_counted_by_level_where_rows_have_one():
+    rows = [Answer("a", "4", {"4": 1}, traces=1, right=True, level="easy"), Answer("b", right=False, level="hard")]
+    summary = AnswerSummary.of([*rows, Answer("c", right=True)])
+    assert summary.levels == {"easy": (1, 1), "hard": (1, 0)} and summary.judged == 3
+    assert levels_words({"easy": (1, 1)}) == ""
+
+
+def test_only_merges_that_could_matter_are_hinted_at():
+    votes = {"Rome": 9, "Mandarin": 5, "Mandarin Chinese": 4}
+    assert likely_merge(Answer("q", "Rome", votes, 0.8)) == '"Mandarin" and "Mandarin Chinese": 5 votes against 4'
+    assert likely_merge(Answer("q", "Rome", votes | {"Rome": 10}, 0.8)) == ""  # joined they would be second
+    assert likely_merge(Answer("q", "Rome", votes, 0.999)) == ""
+    assert likely_merge(Answer("q", "Apollo 11", {"Apollo 11": 3, "Apollo": 2}, 0.5)) == ""

@@ -224,3 +224,11 @@ def test_the_commands_name_the_store_where_it_is_not_the_usual_one(tmp_path, mon
         page = html.unescape(run_page(store.view(write_run(store, {"q": "AA"}, gold=None))))
     place = "" if path == "runs.db" else f" --store '{path}'"
     assert f"--seed 0 --new{place}\npets resume 1{place}\npets report 1{place}<" in page
+
+
+def test_votes_that_may_be_split_by_spelling_come_with_the_command_that_joins_them(tmp_path):
+    with Store.open(tmp_path / "runs.db") as store:
+        votes = {"a": ["mandarin", "mandarin chinese", "mandarin"], "b": ["rome"] * 3}
+        text = html.unescape(run_page(store.view(write_run(store, votes, gold=None, answer="text"))))
+    assert 'a: "mandarin" and "mandarin chinese": 2 votes against 1' in text
+    assert "--answer judge" in text and "--store" in text

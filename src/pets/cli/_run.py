@@ -25,7 +25,7 @@ from pets.engine.live import LiveRun
 from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.reuse import most_to_pay
-from pets.engine.summary import AnswerSummary, no_vote_words, wilson
+from pets.engine.summary import AnswerSummary, levels_words, no_vote_words, wilson
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.openai.batch import BatchJob
 from pets.policies.uniform import Uniform
@@ -383,6 +383,8 @@ def remarks(summary: AnswerSummary, max_tokens: int | None) -> Iterator[str]:
         yield f"The last error: {summary.error}"
     if summary.judged:
         yield accuracy_words(summary)
+    if words := levels_words(summary.levels):
+        yield words
     if summary.disagrees:
         yield (
             f"Votes are nearly all different: {summary.distinct:,} answers among {summary.votes:,.0f} votes. Choose "

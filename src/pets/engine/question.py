@@ -149,7 +149,8 @@ class Answer:
     dollars, where a price is known. ``warmup`` is the pattern of the first four traces. ``text`` is the surest trace
     that gave the answer; where there is none, a part of one that gave none. ``complete`` is True where the policy had
     all that it wanted of the question. ``right`` says whether the answer is ``gold``, where that can be told.
-    ``error`` says why a question was given up, or not asked at all. ``read_as`` is the answer type that ``auto`` chose.
+    ``error`` says why a question was given up, or not asked at all. ``read_as`` is the answer type that ``auto`` chose,
+    ``level`` the question's own.
     """
 
     id: str
@@ -174,16 +175,17 @@ class Answer:
     zone: float | None = None
     canonical: str | None = None
     read_as: str | None = None
+    level: str | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """A row of JSON; gold, right, error, zone and read_as only where there is one.
+        """A row of JSON; gold, right, error, zone, read_as and level only where there is one.
 
         >>> Answer("q1", "42", {"42": 3}, 0.8, traces=3).to_plain()["votes"]
         {'42': 3}
         """
         first = {"id": self.id, "answer": self.answer, "canonical": self.canonical, "votes": dict(self.votes)}
         row = first | {column.name: getattr(self, column.name) for column in fields(self) if column.name not in first}
-        for name in ("gold", "right", "error", "zone", "read_as"):
+        for name in ("gold", "right", "error", "zone", "read_as", "level"):
             if row[name] is None:
                 del row[name]
         return row
@@ -490,6 +492,7 @@ class OpenQuestion:
             error=error,
             zone=None if verdict.weights is not None else zone or None,
             read_as=self.read_as,
+            level=self.problem.level or None,
         )
 
     def is_right(self, answer: str | None) -> bool | None:

@@ -2,15 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 
+from pets.answers.text import Text
 from pets.engine.question import Answer, Outcome
 
 NORMAL_95 = 1.959963984540054
 NO_VOTE: tuple[Outcome, ...] = ("cut", "refused", "unreadable", "failed")
 MIN_VOTES = 3  # of a question, before they say whether its votes agree
 MIN_VOTES_IN_ALL = 12
+SETTLED = 0.99  # the certificate of an answer that no merge would firm up
+MAX_NAMES = 12  # of a question's votes, that are looked at
 DIFFERENT_SHARE = 0.8  # of votes for an answer of their own: nearly all are different
 
 
@@ -39,6 +43,7 @@ class AnswerSummary:
     judged_answered: int = 0  # those of them with an answer
     right: int = 0
     read_as: Counter[str] = field(default_factory=Counter)  # questions by the answer type that auto chose
+    levels: dict[str, tuple[int, int]] = field(default_factory=dict)  # by level: questions with gold, right ones
     excerpt: str = ""  # of a trace, where nothing was answered so far
     error: str = ""  # the last one
 
@@ -63,6 +68,9 @@ class AnswerSummary:
         self.judged += answer.right is not None
         self.judged_answered += answer.right is not None and answer.answer is not None
         self.right += answer.right is True
+        if answer.level and answer.right is not None:
+            judged, right = self.levels.get(answer.level, (0, 0))
+            self.levels[answer.level] = judged + 1, right + answer.right
         self.error = answer.error or self.error
         if answer.read_as is not None:
             self.read_as[answer.read_as] += 1
@@ -87,6 +95,39 @@ class AnswerSummary:
     def disagrees(self) -> bool:
         """Whether nearly every vote is for an answer of its own: they were not read as they should be, or are open."""
         return self.votes >= MIN_VOTES_IN_ALL and self.distinct >= DIFFERENT_SHARE * self.votes
+
+
+def levels_words(levels: Mapping[str, tuple[int, int]]) -> str:
+    """Accuracy by level; empty where there are not several.
+
+    >>> levels_words({"hard": (4, 1), "easy": (2, 2)})
+    'Accuracy by level: easy 1.000 (2 of 2), hard 0.250 (1 of 4).'
+    """
+    parts = [f"{level} {right / judged:.3f} ({right:,} of {judged:,})" for level, (judged, right) in levels.items()]
+    return f"Accuracy by level: {', '.join(sorted(parts))}." if len(parts) > 1 else ""
+
+
+def likely_merge(answer: Answer) -> str:
+    """Two names of its votes that may be one answer, where joining them could change or firm up the vote; else empty.
+
+    All words of the one stand in the other; numbers and letters are never two spellings of one.
+
+    >>> likely_merge(Answer("q", "Mandarin", {"Mandarin": 23, "Mandarin Chinese": 18}, 0.8))
+    '"Mandarin" and "Mandarin Chinese": 23 votes against 18'
+    >>> likely_merge(Answer("q", "Paris", {"Paris": 5, "Rome": 4}, 0.6))
+    ''
+    """
+    if answer.certificate >= SETTLED or len(answer.votes) < 2:
+        return ""
+    names = sorted(answer.votes, key=lambda name: -answer.votes[name])[:MAX_NAMES]
+    words = {name: frozenset((Text().canonical(name) or "").split()) for name in names}
+    for first, second in combinations(names, 2):
+        pair, both = (words[first], words[second]), answer.votes[first] + answer.votes[second]
+        alike = pair[0] < pair[1] or pair[1] < pair[0]
+        spelled = all(word.isalpha() and len(word) > 1 and word != "not" for word in pair[0] | pair[1])
+        if alike and spelled and all(pair) and (first == names[0] or both >= answer.votes[names[0]]):
+            return f'"{first}" and "{second}": {answer.votes[first]:g} votes against {answer.votes[second]:g}'
+    return ""
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:

@@ -38,6 +38,12 @@ def commands_of(view: RunView, questions: int) -> str:
     return "\n".join((shlex.join(words), shlex.join([*on, *ray]), report))
 
 
+def judge_command(view: RunView, questions: int) -> str:
+    """The command line that votes over the traces of a run again, a model saying which answers are the same."""
+    spec = spec_of_run(view.settings).with_options(answer="judge")
+    return shlex.join(["pets", "solve", *_options(view.settings, spec, questions), "--store", view.location])
+
+
 def is_stream(settings: RunRecord) -> bool:
     """Whether `pets stream` made the run."""
     return settings.verb == "stream"

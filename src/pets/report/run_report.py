@@ -18,18 +18,20 @@ from pets.engine.progress import Certifier, TraceTotals, decisions_of
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
 from pets.engine.spec import RunSpec
-from pets.engine.summary import AnswerSummary, no_vote_words, wilson
+from pets.engine.summary import AnswerSummary, likely_merge, no_vote_words, wilson
 from pets.errors import InputError
 from pets.prompts import Prompt
 from pets.questions import Problem
 from pets.report.budget_curves import BudgetCurves, RunQuestion, budget_curves
 from pets.report.charts import FEW, Series, curve_panel
-from pets.report.commands import QUESTIONS, commands_of, is_stream
+from pets.report.commands import QUESTIONS, commands_of, is_stream, judge_command
 from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
 from pets.report.style import DASHED, GREEN, GREY, SHARE, Chart, LineStyle, colour_of, layer
 from pets.store import RunView, StoredTrace
 
 LOOKED_AT = 12  # questions, the least certain ones
+MERGES_SHOWN = 8  # pairs of answers that may be one
+LEVELS_SHOWN = 8
 TRACES_READ = 6  # of each of them
 CURVE_QUESTIONS = 1_000  # whose traces make the run's curve, evenly spread over the run
 HORIZON = 8  # times the traces of the run: how far uniform is followed
@@ -158,6 +160,7 @@ def run_page(view: RunView) -> str:
     _budget_section(page, run, summary)
     _difficulty_section(page, run)
     _certificate_section(page, run)
+    _merge_section(page, run)
     page.section("Questions to look at", "The least certain answers first. Bars are votes; open a trace to read it.")
     page.questions([_voted(run, index) for index in least_certain(run.answers)[:LOOKED_AT]])
     _table_section(page, run)
@@ -192,6 +195,11 @@ def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
         share, low, high = summary.accuracy
         note = f"{summary.right:,} right of {summary.judged:,}; {low:.1%} to {high:.1%}, 95 % interval"
         tiles.append(Tile("accuracy", f"{share:.1%}", note))
+        levels = summary.levels if len(summary.levels) > 1 else {}
+        tiles += [
+            Tile(f"accuracy: {level}", f"{right / judged:.1%}", f"{right:,} right of {judged:,}")
+            for level, (judged, right) in sorted(levels.items())[:LEVELS_SHOWN]
+        ]
     missing = summary.questions - summary.answered
     tiles.append(Tile("questions answered", f"{summary.answered:,}", f"{missing:,} without" if missing else "all"))
     spent, total = _spending(run)
@@ -276,6 +284,21 @@ def _certificate_section(page: Page, run: RunData) -> None:
     if len(charts) > 1:
         faint = f"Whiskers are 95 % intervals, the numbers are answers; a faint dot stands for fewer than {FEW}."
         page.notes([f"{faint} A certificate speaks of the model's vote: a model can be sure and wrong."])
+
+
+def _merge_section(page: Page, run: RunData) -> None:
+    """Votes that may be one answer in two spellings, where joining them could change the answer, or firm it up."""
+    unsure = [run.answers[index] for index in least_certain(run.answers)]
+    merges = [(answer.id, words) for answer in unsure if (words := likely_merge(answer))]
+    if not merges or is_stream(run.view.settings):
+        return
+    page.section(
+        "Votes that may be split by spelling",
+        "These may be one answer. The command votes again over the traces of this run, which are not paid for again, "
+        f"and asks the model which answers mean the same. {QUESTIONS} is the file of the questions.",
+    )
+    page.notes([f"{id}: {words}" for id, words in merges[:MERGES_SHOWN]])
+    page.code(judge_command(run.view, len(run.problems)))
 
 
 def _text_of(run: RunData, index: int) -> str:
