@@ -17,8 +17,13 @@ from ..waiting import until
 from .conftest import Scripted, asked, solve
 
 
+def split(prompt, seed):
+    """Answers of which no number settles a question."""
+    return f"The answer is {'AB'[seed % 2]}."
+
+
 def test_one_request_brings_several_traces_with_seeds_of_their_own():
-    sampler = Scripted()
+    sampler = Scripted(split)
     solution = solve(asked(["q"]), sampler=sampler, budget=32, concurrency=16)
     assert solution.spent == 32 and solution.faults == {}
     assert sampler.requests <= 4
@@ -26,7 +31,7 @@ def test_one_request_brings_several_traces_with_seeds_of_their_own():
 
 
 def test_a_server_that_ignores_n_is_asked_for_one_at_a_time():
-    sampler = Scripted(most=1)
+    sampler = Scripted(split, most=1)
     solution = solve(asked(["q"]), sampler=sampler, budget=64, concurrency=8)
     assert solution.spent == 64 and set(sampler.seeds.values()) == {1} and len(sampler.seeds) == 64
     assert sampler.requests == 64 and solution.faults["fewer choices"] <= 8
