@@ -18,7 +18,7 @@ NO_MODEL := No local model can be installed here: its tests are skipped, and the
 # The tests start the command hundreds of times: with bytecode on disk no start compiles the sources again.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-slow test-all simulate e2e e2e-vllm integrations check image-pip docs bench paper format lock clean
+.PHONY: help demo test test-slow test-all simulate e2e e2e-vllm integrations check image-pip package docs bench paper format lock clean
 help:            ## list the targets
 	@grep -E '^[a-z0-9-]+: .*##' Makefile | sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
@@ -69,6 +69,9 @@ check: $(READY)  ## ruff, mypy --strict, the import contracts
 
 image-pip:       ## does what the container image installs resolve, and is all of it pinned? (needs a package index)
 	$(PYTHON) -m scripts.image_pip
+
+package:         ## the wheel and sdist in dist/, checked as PyPI checks them; the demo runs from the wheel alone
+	$(PYTHON) -m scripts.package
 
 docs: $(READY)   ## the documentation as a site, in build/site; a warning is an error
 	$(BIN)/python -m scripts.docs
