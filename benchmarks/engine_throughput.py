@@ -3,8 +3,7 @@
     python -m benchmarks.engine_throughput [TRACES] [ROUNDS]
 
 A loopback server in a process of its own answers at once with small bodies. The bare loop posts and parses; the engine
-reads answers, learns, decides and counts, without a store and with one (every launch and trace durable). It runs at two
-paces: patient (patience without limit: the policy decides anew after every trace) and the default one, in waves.
+reads answers, learns, decides and counts, without a store and with one (every launch and trace durable).
 Turns within a round, who begins changes from round to round; medians. One httpx client's
 bookkeeping grows with the square of what it has in flight, the engine's does not; so the bare loop runs twice, with one
 client and spread over several. Nearly every request is for one trace: okg over 1,000 questions seldom wants two of one
@@ -30,14 +29,12 @@ from pets.samplers import Completion, Prompt, Sampler, Sampling
 IN_FLIGHT, QUESTIONS, TRACES, ROUNDS = 256, 1000, 4000, 5
 PER_CLIENT = 32  # requests in flight of each of the bare loop's clients, where it is spread
 LONG_RUN = 100_000
-PATIENCE = 1e9  # times as long as all traces at once: no limit
-CONTENDERS = ("bare", "bare, spread", "patient", "patient with store", "default", "default with store")
+CONTENDERS = ("bare", "bare, spread", "engine", "engine with store")
 
 
-async def engine(url: str, traces: int, store: Path | None, *, patient: bool) -> tuple[float, float]:
+async def engine(url: str, traces: int, store: Path | None) -> tuple[float, float]:
     """Seconds that the engine takes to spend so many traces, from its first ask to its last tell; of the processor."""
-    patience = PATIENCE if patient else None
-    spec = RunSpec.of(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None, patience=patience)
+    spec = RunSpec.of(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None, hurry=0.0)
     problems = questions(min(QUESTIONS, traces))
     async with Engine(problems, endpoint=url, model="m", store=store, spec=spec) as engine:
         begun, cpu_begun = time.perf_counter(), time.process_time()
@@ -53,7 +50,7 @@ async def turn_of(name: str, url: str, traces: int, folder: str) -> tuple[float,
         seconds = await bare(url, traces, IN_FLIGHT, IN_FLIGHT // PER_CLIENT if "spread" in name else 1)
         return seconds, time.process_time() - cpu_begun
     store = Path(folder) / f"{time.monotonic_ns()}.db" if "store" in name else None
-    return await engine(url, traces, store, patient=name.startswith("patient"))
+    return await engine(url, traces, store)
 
 
 async def compare(traces: int, rounds: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
@@ -61,7 +58,7 @@ async def compare(traces: int, rounds: int) -> tuple[dict[str, list[float]], dic
     rates: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     cpu: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     with loopback() as url, tempfile.TemporaryDirectory() as folder:
-        await engine(url, 500, None, patient=True)  # imports, tables and the server's first connections
+        await engine(url, 500, None)  # imports, tables and the server's first connections
         for turn in range(rounds):
             at = turn % len(CONTENDERS)
             for name in CONTENDERS[at:] + CONTENDERS[:at]:

@@ -7,7 +7,7 @@ pool at 20 tokens a second; 6 traces per question, 64 in flight. The wall clock 
 the ratio of each pair of runs, their median and their spread.
 
 Quality: batches of these sizes, from recorded traces that take as long as their tokens, through the same driver on a
-simulated clock: okg at its default pace, one trace at a time, and uniform. Each repetition draws its questions (in
+simulated clock: okg with hurry 0, one trace at a time, and uniform. Each repetition draws its questions (in
 turns, so that all come equally often) and 64 traces of each, whose vote is the target; larger batches are repeated
 fewer times, with as many questions in all. The mean self-consistency, its 95 % interval, the mean difference to one
 at a time, and simulated time over uniform's. Where a pool has up to four answers per question also
@@ -111,8 +111,7 @@ class MixKnown(OKG):
 def played(paths: Paths, options: int | None, policy: Policy, pace: Pace) -> tuple[float, float]:
     """Self-consistency and simulated seconds of one batch."""
     total = MEAN * len(paths)
-    policy = policy.with_waves(pace.waves) if pace.waves else policy
-    allocator = Allocator(policy, Budget(total, CAP), [Question(id, options) for id in paths])
+    allocator = Allocator(policy, Budget(total, CAP), [Question(id, options) for id in paths], hurry=0.0)
     problems = [Problem(id, Prompt(id), options=options) for id in paths]
     spec = RunSpec.of(answer=Verbatim(), max_n=1)
     driver = assemble(spec, allocator, Sources([Recording(paths)]), problems=problems, pace=pace)
@@ -159,7 +158,8 @@ def quality(pool: LabelledPool, questions: int, repetitions: int) -> dict[str, o
         "uniform": (make_policy("uniform"), Pace(IN_FLIGHT)),
     }
     if limit is not None:
-        contenders["mix known"] = (MixKnown.of(pool), Pace(IN_FLIGHT, questions, total, FRONTIER_WAVES))
+        known = MixKnown.of(pool).with_waves(FRONTIER_WAVES)
+        contenders["mix known"] = (known, pace_of(known, total, questions, IN_FLIGHT))
     rows = np.array(
         [
             [played(paths, pool.options, *contender) for contender in contenders.values()]
@@ -174,7 +174,6 @@ def quality(pool: LabelledPool, questions: int, repetitions: int) -> dict[str, o
         figures[f"frontier of {FRONTIER_WAVES} waves"] = round(limit, 4)
         figures["points under the frontier"] = interval(100 * (limit - consistency["okg"]))
     figures["simulated time over uniform"] = round(float(median(seconds[:, 0] / seconds[:, 2])), 2)
-    figures["waves"] = contenders["okg"][1].waves
     print(f"{pool.name}: {questions} questions, {MEAN} traces each, {repetitions} repetitions")
     for name, value in figures.items():
         print(f"  {name:28} {value}", flush=True)

@@ -512,13 +512,13 @@ class GatewayWorld(World):
             await asyncio.sleep(rng.choice([0.0, 0.5, 3.0]))
             account = RequestAccount(ApiKey("key", None), problem.id)
             deadline = loop.time() + rng.choice([0.0, 0.1, 3.0, 1000.0])
-            single, rounds = rng.random() < 0.2, rng.choice([None, 0, 1])
+            single, hurry = rng.random() < 0.2, rng.choice([None, 0.0, 1.0])
             limits = VoteLimits(
                 Sampling(),
                 0,
                 8,
                 deadline,
-                rounds=rounds,
+                hurry=hurry,
                 single=single,
                 context=account,
                 payer=rng.choice("ab"),

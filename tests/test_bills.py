@@ -68,7 +68,7 @@ def solve(urls, folder, **options):
 
 
 def batch_jobs(urls, folder, **options):
-    return solve(urls, folder, batch_api=True, policy="okg", waves=2, budget="0.4usd", max_traces=64, **options)
+    return solve(urls, folder, batch_api=True, policy="okg:waves=2", budget="0.4usd", max_traces=64, **options)
 
 
 async def arriving():

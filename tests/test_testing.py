@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+from pets.core.budget import whole_traces
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, RefusedError
 from pets.mock import MockModel, running, synthetic
@@ -152,6 +153,15 @@ class Counted(Ledger):
     def abandoned(self, request, traces):
         self.lost(request, None)
 
+    def cancelled(self, request, traces):
+        self.released(request)
+        self.spent += whole_traces(sum(trace.part for trace in traces))
+
+
+class PaysWhole(Counted):
+    def cancelled(self, request, traces):
+        self.lost(request, None)
+
 
 class PaysTwice(Counted):
     async def given_up(self, traces):
@@ -199,7 +209,7 @@ def test_a_ledger_that_keeps_the_laws_passes():
     check(Counted())
 
 
-@pytest.mark.parametrize("kind", [PaysTwice, ForgetsLost, Late, KeepsReleased, Overdraws, Refuses])
+@pytest.mark.parametrize("kind", [PaysWhole, PaysTwice, ForgetsLost, Late, KeepsReleased, Overdraws, Refuses])
 def test_a_ledger_that_breaks_a_law_is_found(kind):
     with pytest.raises(AssertionError):
         check(kind())

@@ -233,7 +233,7 @@ async def stream(
 
     ``questions`` are a file, records, a table, or an asynchronous iterator: a queue, a socket, a stream without an
     end, whose budget is for every ``budget_window`` questions (100) unless a ``horizon`` is named. The ``plan`` is that
-    of :func:`fit`, or its file; without one the stream learns from itself, by the ``policy`` "price:rounds=3" or yours.
+    of :func:`fit`, or its file; without one the stream learns from itself, by the ``policy`` "price:warmup=2" or yours.
     Leaving the loop ends the stream at once. With a ``store`` it is kept, and `pets resume` goes on with it.
 
     >>> async def answers():

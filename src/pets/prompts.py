@@ -1,6 +1,7 @@
 """What a model is asked, how its traces are drawn, and a trace as it came back."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -23,6 +24,7 @@ OWN_FIELDS = {
 }  # fmt: skip
 DRAWING_VERBS = ("solve", "batch", "stream", "sample", "doctor")
 UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
+SHORTEST_DECODING_S = 0.1  # by which a trace's pace can be told
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +271,38 @@ class Completion:
         tokens, prompt_tokens = self.tokens or 0, self.prompt_tokens or 0
         usage = Usage(tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=self.cached_tokens)
         return usage if self.currency is None else replace(usage, cost=self.currency.cost(usage))
+
+
+@dataclass(slots=True)
+class Written:
+    """How much of a trace that is on its way is written, as far as its stream tells.
+
+    ``tokens`` were seen, or by the server's own word (``told``); the first of them came at ``begun_at`` and the last at
+    ``seen_at``, by the event loop's clock. Nothing is known (``seen`` is False) where a trace is not streamed.
+    """
+
+    seen: bool = False
+    tokens: int = 0
+    told: bool = False
+    prompt_tokens: int | None = None
+    cached_tokens: int = 0
+    begun_at: float | None = None
+    seen_at: float = 0.0
+
+    def tokens_by(self, now: float) -> int:
+        """The tokens to pay for where the trace is cancelled now: those told, and those that have come since at its
+        pace; else those seen and as many as a second of decoding brings, since a server stops late.
+
+        >>> told, seen = (Written(True, 41, told, begun_at=0.0, seen_at=2.0) for told in (True, False))
+        >>> told.tokens_by(2.01), told.tokens_by(2.5), seen.tokens_by(2.0)
+        (41, 50, 61)
+        """
+        if self.begun_at is None:
+            return max(1, self.tokens)
+        pace = (self.tokens - 1) / max(self.seen_at - self.begun_at, SHORTEST_DECODING_S)
+        if self.told:
+            return self.tokens + max(0, math.ceil(pace * (now - self.seen_at) - 1e-6) - 1)  # the next is not there yet
+        return self.tokens + math.ceil(max(1.0, pace * (1 + now - self.seen_at)) - 1e-9)
 
 
 TOOL_CALLS = "tool_calls"

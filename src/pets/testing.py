@@ -26,6 +26,7 @@ from pets.errors import BudgetError, SamplerError
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.base import Sampler
 from pets.store import StoredTrace
+from pets.store.records import CANCELLED
 from pets.types import Launch, Question, Trace, Usage
 
 QUESTIONS = tuple(Question(f"q{i}", options=4 if i % 2 else None) for i in range(12))
@@ -351,6 +352,11 @@ async def check_ends(ledger: Ledger, charged: Callable[[], int], context: Callab
         left = ledger_request(first, 2, context())
         await ledger.opened(left)
         ledger.abandoned(left, _stored(first, came))
+    settled, raced = ledger_request(15, 1, context()), ledger_request(16, 3, context())
+    await ledger.opened(settled)
+    await ledger.opened(raced)
+    ledger.cancelled(raced, _stored(16, 3, part=300))
+    await ledger.delivered(settled, _stored(15, 1))  # 1, and 1 for three parts of less than a third
     gone = ledger_request(13, 2, context())
     opening = asyncio.ensure_future(ledger.opened(gone))
     await asyncio.sleep(0)
@@ -361,7 +367,7 @@ async def check_ends(ledger: Ledger, charged: Callable[[], int], context: Callab
     many = [ledger_request(first, 1, context()) for first in range(20, 30)]
     await asyncio.gather(*(ledger.opened(request) for request in many))
     await asyncio.gather(*(ledger.delivered(request, _stored(request.first, 1)) for request in many))
-    return before + 2 + 4 + 2 + 1 + 2 + 2 + len(many)
+    return before + 2 + 4 + 2 + 1 + 2 + 2 + 2 + len(many)
 
 
 async def check_limit(ledger: Ledger, charged: Callable[[], int], context: Callable[[], object], total: int) -> None:
@@ -378,6 +384,11 @@ async def check_limit(ledger: Ledger, charged: Callable[[], int], context: Calla
         ledger.released(request)
 
 
-def _stored(first: int, size: int, *, wasted: int = 0, error: str | None = None) -> list[StoredTrace]:
-    answer = "A" if error is None else None
-    return [StoredTrace("q", number, answer, wasted=wasted, error=error) for number in range(first, first + size)]
+def _stored(
+    first: int, size: int, *, wasted: int = 0, error: str | None = None, part: int | None = None
+) -> list[StoredTrace]:
+    answer, finish = "A" if error is None and part is None else None, "" if part is None else CANCELLED
+    return [
+        StoredTrace("q", number, answer, finish=finish, wasted=wasted, error=error, part=part)
+        for number in range(first, first + size)
+    ]

@@ -11,10 +11,14 @@ from typing import Any, NamedTuple, Self
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question. ``options`` is the size of a closed answer set; ``None`` means open (a number, a formula)."""
+    """One question. ``options`` is the size of a closed answer set; ``None`` means open (a number, a formula).
+
+    ``hurry`` is how much wider its traces are raced than they must be, where that is not as for all.
+    """
 
     id: str
     options: int | None = None
+    hurry: float | None = None
 
 
 class Launch(NamedTuple):
@@ -53,13 +57,15 @@ class Usage:
     """What a trace used, by which a :class:`~pets.core.money.Currency` says what it cost.
 
     ``cached_tokens`` are those of the prompt that the server had read before, and may sell for less. ``cost`` is what
-    it cost, in picodollars, where its model has a price of its own.
+    it cost, in picodollars, where its model has a price of its own. ``part`` is what a trace that was cancelled before
+    its end counts as in a budget of traces, in thousandths of one; ``None`` where it came to its end.
     """
 
     tokens: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     cost: int | None = None
+    part: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

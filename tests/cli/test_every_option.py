@@ -30,8 +30,8 @@ from ..command import run_briefly
 TYPED = {  # what is typed, and what the spec has then; several words where an option takes several
     "budget": ("9x", "9x"), "max_traces": ("7", 7), "policy": ("price:rounds=2", "price:rounds=2"),
     "target_consistency": ("0.9", 0.9), "price": ("in=1,out=2", TokenPrice(1, 2)),
-    "budget_window": ("40", 40), "concurrency": ("5", 5), "waves": ("3", 3),
-    "patience": ("3.5", 3.5), "open_questions": ("3", 3), "rpm": ("11", 11), "tpm": ("12", 12), "timeout": ("13", 13.0),
+    "budget_window": ("40", 40), "concurrency": ("5", 5), "hurry": ("0.75", 0.75),
+    "open_questions": ("3", 3), "rpm": ("11", 11), "tpm": ("12", 12), "timeout": ("13", 13.0),
     "tries": ("2", 2), "seed": ("14", 14), "answer": ("number", "number"), "system": ("Be brief.", "Be brief."),
     "confidence": ("tail", "tail"), "max_tokens": ("15", 15), "temperature": ("0.5", 0.5), "top_p": ("0.6", 0.6),
     "top_k": ("16", 16), "min_p": ("0.2", 0.2), "reasoning_effort": ("low", "low"), "stop": ("END", ("END",)),

@@ -170,7 +170,7 @@ def test_solve_hands_every_wave_in_as_a_job(provider):
     mock, url = provider
     result, words = solve(url)
     assert result.exit_code == 0 and "Spent 60 traces of 60 traces" in words
-    assert "waves of parallel requests" in words and "--patience" not in words
+    assert "Up to 4 waves, " in words
     assert mock.stats.traces == 60 and 2 <= mock.stats.batches <= 4 and mock.stats.requests == 0
 
 

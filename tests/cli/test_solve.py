@@ -340,8 +340,8 @@ def test_a_top_up_that_is_refused_adds_nothing_to_the_budget(questions, serve, t
     command = ("solve", questions, *at, "--budget", "2x", "--policy", "uniform", "--store", store)
     assert pets(*command).exit_code == 0
     for _ in range(2):
-        words = refused("resume", "last", "--budget", "+8", "--waves", 3, "--store", store)
-        assert "uniform knows no waves" in words
+        words = refused("resume", "last", "--budget", "+8", "--max-traces", 3, "--store", store)
+        assert "can only raise that" in words
     assert "Spent 20 traces of 20 traces." in pets(*command).stderr and mock.stats.traces == 20
 
 
@@ -355,19 +355,10 @@ def test_a_run_that_goes_on_names_the_servers_that_it_asks_now(questions, serve,
     assert f" at {elsewhere[1]};" in same.stderr and at[1] not in same.stderr
 
 
-def test_patience_is_advised_where_nobody_chose_the_waves(questions, serve):
+def test_former_words_for_the_time_of_a_run_are_answered_with_hurry(questions, serve):
     _, at = serve()
-    command = ("solve", questions, *at, "--budget", "4x", "--store", "none")
-    assert "--patience or --waves changes that." in pets(*command).stderr
-    chosen = pets(*command, "--waves", 3).stderr
-    assert "Up to 3 waves of parallel requests: about " in chosen and "--patience" not in chosen
-
-
-def test_a_run_that_asks_nothing_does_not_speak_of_waves(questions, serve):
-    _, at = serve()
-    command = ("solve", questions, *at, "--budget", "4x")
-    assert "waves" in pets(*command).stderr
-    assert "waves" not in pets(*command).stderr and "waves" not in pets("resume", "last").stderr
+    for option in ("--patience", "--waves"):
+        assert "--hurry" in refused("solve", questions, *at, option, 3)
 
 
 def test_a_budget_that_is_none_is_refused_as_such(questions, serve):

@@ -239,7 +239,9 @@ def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
     assert 'Run 1 of store "' in first.stderr and "160 traces of 160 traces" in again.stderr
     assert "20 warm-ups" in again.stderr  # the drift test goes on, too
     assert "Write +9x to add" in refused("resume", "last", "--store", store, "--budget", "9x")
-    assert "run 1 is a stream: leave out --waves." in refused("resume", "last", "--store", store, "--waves", 2)
+    assert "run 1 is a stream: leave out --max-traces." in refused(
+        "resume", "last", "--store", store, "--max-traces", 99
+    )
 
 
 def test_a_stream_takes_more_budget_for_the_questions_that_are_left(plan, questions, tmp_path):

@@ -143,9 +143,9 @@ def random_schedule(policy, rng):
             for launch in [*list(ledger.told)[:2], *list(ledger.cancelled)[:2]]:
                 if launch.question in ledger.withdrawn:
                     continue
-                assert not allocator.tell(Trace(*launch, "Z", 4.0)) and not allocator.cancel(launch)
+                assert not allocator.tell(Trace(*launch, "Z", 4.0)) and not allocator.take_back(launch)
         elif event == "cancel" and pick:
-            assert allocator.cancel(pick)
+            assert allocator.take_back(pick)
             del ledger.open[pick]
             ledger.cancelled.add(pick)
         elif event == "merge" and pick:
@@ -232,7 +232,7 @@ def test_a_tie_goes_to_the_answer_launched_first_not_to_the_first_to_finish():
 def test_a_cancelled_launch_is_refunded_and_leaves_a_gap():
     allocator = Allocator(Uniform(), Budget(3), questions(1))
     first, second, third = allocator.ask(3)
-    assert allocator.cancel(second)
+    assert allocator.take_back(second)
     allocator.tell(Trace(*third, "B"))
     allocator.tell(Trace(*first, "A"))
     assert (allocator.verdict("q0").traces, allocator.budget.free) == (2, 1)
@@ -278,7 +278,7 @@ def test_a_withdrawn_question_is_forgotten_with_its_last_trace_and_stays_paid_fo
     for launch in launches[:-1]:
         assert allocator.tell(Trace(*launch, "A", 5.0))
     assert allocator.verdict("q0").traces == len(launches) - 1 and allocator.stopped("q0")
-    assert allocator.cancel(launches[-1])
+    assert allocator.take_back(launches[-1])
     with pytest.raises(InputError, match="no question 'q0'"):
         allocator.verdict("q0")
     assert allocator.budget.spent == len(asked) - 1
@@ -429,7 +429,7 @@ def test_bad_tells_are_refused_and_change_nothing():
         with pytest.raises(InputError, match=message):
             allocator.tell(trace)
     with pytest.raises(InputError, match="never made"):
-        allocator.cancel(Launch("q1", 3))
+        allocator.take_back(Launch("q1", 3))
     assert visible(allocator, ["q0", "q1"]) == before
 
 
@@ -626,7 +626,7 @@ def leave(allocator, question):
     pending = allocator.pending(question)
     allocator.withdraw(question)
     for launch in pending:
-        allocator.cancel(launch)
+        allocator.take_back(launch)
 
 
 def test_a_windows_budget_is_kept_while_questions_come_go_and_break_off():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pets.core.budget import Budget, Window
 from pets.core.money import Currency
 from pets.errors import BudgetError
-from pets.types import Trace
+from pets.types import Trace, Usage
 
 
 @given(st.integers(0, 40), st.lists(st.sampled_from(["reserve", "settle", "refund", "grow"]), max_size=60))
@@ -63,3 +63,24 @@ def test_plain_data_round_trips():
 def test_what_cannot_be_kept_is_refused(make):
     with pytest.raises(BudgetError):
         make()
+
+
+@given(st.lists(st.integers(0, 1000), max_size=60), st.integers(1, 60))
+def test_cancelled_traces_never_exceed_a_budget_of_traces_and_count_in_thousandths(parts, total):
+    budget = Budget(total)
+    for part in parts:
+        if not budget.affordable:
+            break
+        budget.reserve()
+        budget.settle(Usage(part=part))
+        assert budget.spent + budget.reserved <= budget.total
+        assert 1000 * budget.spent - 999 <= budget.parts <= 1000 * budget.spent
+    assert budget.settled == 0
+
+
+def test_a_cancelled_trace_costs_the_tokens_that_were_written_and_is_no_sample_of_the_mean():
+    budget = Budget(1000, currency=Currency.tokens(hold=100))
+    budget.reserve(2)
+    budget.settle(Usage(tokens=80, prompt_tokens=20))
+    budget.settle(Usage(tokens=5, prompt_tokens=20, part=60))
+    assert (budget.spent, budget.settled, budget.reserved) == (125, 1, 0)

@@ -8,5 +8,5 @@ def test_early_returns_are_pending_for_beliefs_but_not_in_flight():
     record = Record("q", 0, 4, keep_traces=False)
     record.launched, record.told, record.returned, record.votes = 5, 1, 1, {"A": 1}
     record.late = {2: Trace("q", 2, "B"), 3: None}
-    record.cancelled = 1
+    record.taken_back = 1
     assert (record.in_flight(), record.pending, record.spent) == ([1, 4], 3, 4)

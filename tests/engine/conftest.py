@@ -16,8 +16,8 @@ from ..plans.conftest import plan, pool, toys  # noqa: F401 (fixtures of streams
 
 
 def solve(questions, **options):
-    """``pets.solve`` without a word, which keeps nothing unless a test names a store."""
-    return pets.solve(questions, **{"store": None, "progress": False} | options)
+    """``pets.solve`` without a word, which keeps nothing and cancels nothing unless a test says so."""
+    return pets.solve(questions, **{"store": None, "progress": False, "hurry": 0.0} | options)
 
 
 def asked(ids):

@@ -75,13 +75,13 @@ def test_a_single_question_is_one_job_as_there_is_nothing_to_allocate(begin):
 
 @pytest.mark.parametrize(
     ("budget", "options"),
-    [("24x", {"waves": 3}), ("24x", {"target_consistency": 0.999999}), ("20ktok", {"max_tokens": 1000})],
-    ids=["waves", "target", "tokens"],
+    [("24x", {"target_consistency": 0.999999}), ("20ktok", {"max_tokens": 1000})],
+    ids=["target", "tokens"],
 )
-def test_a_single_question_is_several_jobs_where_its_user_says_so_or_what_comes_back_decides(begin, budget, options):
+def test_a_single_question_is_several_jobs_where_what_comes_back_decides(begin, budget, options):
     mock, engine = begin(questions=1, budget=budget, options=options)
     live = engine()
-    assert live.pace.waves == options.get("waves", 4)
+    assert live.pace.waves == 4
     run(live)
     assert mock.stats.batches > 1
 

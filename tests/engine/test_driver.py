@@ -1,4 +1,4 @@
-"""The driver's loop over a batch: when it runs, and how long its waves take."""
+"""The driver's loop over a batch: when it runs, how long its waves take, and what a race cancels."""
 
 import asyncio
 import gc
@@ -14,8 +14,10 @@ from pets.engine.pacing import Pace, pace_of
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.errors import StateError
+from pets.policies.lead import Lead
 from pets.policies.okg import OKG
 from pets.policies.uniform import Uniform
+from pets.samplers import Completion
 from pets.types import Question
 
 from ..simulated_time import run_simulated
@@ -24,7 +26,7 @@ from .conftest import Paced, asked
 
 def batch_driver(allocator, sampler, problems, pace):
     fetcher = Fetcher([sampler], patience_s=None, max_n=1)
-    return assemble(RunSpec(), allocator, Sources(), problems=problems, fetcher=fetcher, pace=pace)
+    return assemble(RunSpec(), allocator, Sources(), problems=problems, fetcher=fetcher, pace=pace, keep_totals=True)
 
 
 def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():
@@ -46,14 +48,12 @@ def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():
     run_simulated(twice())
 
 
-def timed_batch(policy, sampler, questions=10, mean=6, concurrency=64, **options):
-    """The driver and the seconds of a batch at its pace."""
-    problems = asked([f"q{i}" for i in range(questions)])
-    total = mean * questions
-    pace = pace_of(policy, total, questions, concurrency, **options)
-    policy = policy.with_waves(pace.waves) if pace.waves else policy
-    allocator = Allocator(policy, Budget(total, 64), [Question(problem.id, options=4) for problem in problems])
-    driver = batch_driver(allocator, sampler, problems, pace)
+def timed_batch(policy, sampler, questions=10, mean=6, concurrency=64, hurry=None):
+    """The driver and the seconds of a batch."""
+    problems, total = asked([f"q{i}" for i in range(questions)]), mean * questions
+    pace = pace_of(policy, total, questions, concurrency)
+    numbered = [Question(problem.id, options=4) for problem in problems]
+    driver = batch_driver(Allocator(policy, Budget(total, 64), numbered, hurry=hurry), sampler, problems, pace)
 
     async def timed():
         await driver.run()
@@ -62,37 +62,69 @@ def timed_batch(policy, sampler, questions=10, mean=6, concurrency=64, **options
     return driver, run_simulated(timed())
 
 
-@pytest.mark.parametrize(("options", "waves"), [({}, 4), ({"waves": 2}, 2), ({"patience": 6}, 6)])
-def test_a_small_batch_takes_a_trace_s_time_for_each_of_its_waves(options, waves):
-    driver, seconds = timed_batch(OKG(), Paced(letters="AAB"), **options)
-    assert seconds == waves == len(driver.pacing.clock.durations) + 1
+@pytest.mark.parametrize("waves", [2, 4])
+def test_a_small_batch_takes_a_trace_s_time_for_each_of_its_waves(waves):
+    driver, seconds = timed_batch(OKG(waves=waves), Paced(letters="AAB"))
+    assert seconds == waves
     assert driver.allocator.told == driver.allocator.budget.spent == 60
 
 
-def test_a_batch_takes_twice_as_long_as_uniform_at_most_unless_it_may_take_longer():
-    uniform = timed_batch(Uniform(), Paced(letters="AAB"), questions=100)[1]
-    usual = timed_batch(OKG(), Paced(letters="AAB"), questions=100)[1]
-    assert uniform < usual <= 2 * uniform
-    assert timed_batch(OKG(), Paced(letters="AAB"), questions=100, patience=1)[1] <= uniform + 1
-    longer = timed_batch(OKG(), Paced(letters="AAB"), questions=100, patience=3)[1]
-    assert usual < longer <= 3 * uniform
+class Written(Paced):
+    """Streams a token every hundredth of a second, counts what it generates, and stops where it is cancelled."""
+
+    stops = True
+
+    def __init__(self, letters="AAB", told=True):
+        super().__init__(lambda seed: 0.2 + (seed * 0.618) % 1.0, letters)
+        self.generated = self.cancelled = 0
+        self.told, self.launched = told, []
+
+    async def sample_streamed(self, prompt, seed, sampling, written):
+        self.launched.append((prompt, seed))
+        clock, tokens = asyncio.get_running_loop().time, round(100 * self.seconds(seed))
+        written.seen, written.told, written.prompt_tokens = True, self.told, 5
+        for number in range(1, tokens + 1):
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+            self.generated += 1
+            written.tokens, written.seen_at = number, clock()
+            written.begun_at = clock() if written.begun_at is None else written.begun_at
+        return Completion(f"The answer is {self.letters[seed % len(self.letters)]}.", "stop", tokens, 5)
 
 
-class FirstSlow(Paced):
-    """The first trace of all takes ``first_s``, the others a second."""
-
-    def __init__(self, first_s):
-        super().__init__(lambda seed: first_s if len(self.sizes) == 1 else 1.0, letters="AAB")
+def spent_tokens(driver):
+    return sum(totals.tokens + totals.cancelled_tokens for totals in driver.questions.totals.values())
 
 
-def test_a_wave_goes_on_without_a_trace_that_takes_for_ever_and_its_vote_counts_when_it_comes():
-    driver, seconds = timed_batch(OKG(), FirstSlow(50.0))
-    assert seconds == 50 and sum(driver.pacing.clock.durations) < 5  # the other waves were over long before
-    assert driver.allocator.told == 60 and sum(verdict.traces for verdict in driver.allocator.verdicts()) == 60
+def test_in_a_race_what_is_settled_is_cancelled_and_charged_to_the_token_that_was_written():
+    sampler = Written()
+    driver, seconds = timed_batch(Lead(votes=3), sampler, mean=20, hurry=1.0)
+    totals = driver.questions.totals.values()
+    assert sampler.cancelled == sum(total.cancelled for total in totals) > 5
+    assert spent_tokens(driver) == sampler.generated
+    assert len(set(sampler.launched)) == len(sampler.launched)
+    budget = driver.allocator.budget
+    assert budget.reserved == 0 and driver.allocator.told < budget.spent < driver.allocator.told + sampler.cancelled
+    assert seconds < timed_batch(Lead(votes=3), Written(), mean=20, hurry=0.0)[1]
 
 
-def test_a_wave_waits_for_a_trace_that_is_a_little_slower():
-    assert timed_batch(OKG(), FirstSlow(1.02))[1] == pytest.approx(4.02)
+def test_what_a_server_does_not_tell_is_charged_with_a_second_of_decoding_more():
+    sampler = Written(told=False)
+    driver, _ = timed_batch(Lead(votes=3), sampler, mean=20, hurry=1.0)
+    assert (
+        sampler.generated + 50 * sampler.cancelled < spent_tokens(driver) <= sampler.generated + 150 * sampler.cancelled
+    )
+
+
+def test_where_a_server_is_not_known_to_stop_a_cancelled_trace_is_charged_whole():
+    sampler = Written()
+    sampler.stops = False
+    driver, _ = timed_batch(Lead(votes=3), sampler, mean=20, hurry=1.0)
+    assert sampler.cancelled > 5
+    assert driver.allocator.budget.spent == driver.allocator.told + sampler.cancelled
 
 
 def test_what_is_there_when_a_run_begins_is_frozen_until_it_ends_unless_the_caller_has_done_so():

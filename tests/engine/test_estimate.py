@@ -19,7 +19,7 @@ def test_traces_tokens_cost_and_time_follow_from_a_trace():
     found = estimate(PROBLEMS, spec, "m", tokens=100.0, seconds=4.0, basis="told")
     assert (found.questions, found.traces, found.tokens, found.unit) == (10, 80, 8000, "traces")
     assert found.cost == pytest.approx((found.prompt_tokens + 2 * 8000) / 1e6)
-    assert found.waves == 5 and found.times_as_long <= 2 and found.points_given_up > 0
+    assert found.waves == 0 and 1 < found.times_as_long <= 2
     uniform = estimate(PROBLEMS, spec.with_options(policy="uniform"), "m", tokens=100.0, seconds=4.0, basis="told")
     assert (uniform.waves, uniform.times_as_long, uniform.points_given_up) == (0, 1.0, 0.0)
     assert uniform.seconds == 4.0 * (80 / 16 + SLOWEST_TRACE - 1) < found.seconds <= 2 * uniform.seconds

@@ -31,8 +31,8 @@ class Recorder:
         self.writes, self.answered = [], []
         self.settings = RunRecord(total=99)
 
-    def write(self, launched, traces, *, held, charged, cancelled):
-        self.writes.append((list(launched), list(traces), list(charged), list(cancelled)))
+    def write(self, launched, traces, *, held, charged, dropped):
+        self.writes.append((list(launched), list(traces), list(charged), list(dropped)))
         if len(self.writes) == 3:
             raise sqlite3.OperationalError("disk full")
 
@@ -81,7 +81,7 @@ def test_a_retry_is_not_a_second_launch_and_what_was_lost_is_charged():
         for launch, amount in charged:
             held[launch] += amount
     assert held == {("q", 0): 1, ("q", 1): 1}
-    assert [cancelled for *_, cancelled in written if cancelled] == [[("q", 2)]]
+    assert [dropped for *_, dropped in written if dropped] == [[("q", 2)]]
     assert run.answered == ["q"]
 
 

@@ -50,6 +50,16 @@ def sure(decision):
     return decision.tally.votes / 100
 
 
+def test_cancelled_traces_cost_cast_no_vote_and_raise_the_doubt():
+    verdict = Verdict("q", "A", (("A", 1.0),), 1, 0)
+    cancelled = [StoredTrace("q", n, finish="cancelled", tokens=6, prompt_tokens=2, part=600) for n in (1, 2, 3)]
+    plain, raced = (
+        opened([trace(0, "A"), *more]).answer(verdict, lambda decision: 0.85, complete=True) for more in ([], cancelled)
+    )
+    assert (raced.traces, raced.no_answer, raced.cancelled, raced.tokens) == (1, 0, 3, 28)
+    assert (plain.certificate, raced.certificate) == (0.85, 0.82)
+
+
 def test_an_answer_counts_votes_failures_tokens_and_money():
     traces = [trace(0, "A"), trace(1, "B"), trace(2, "A"), trace(3, None), StoredTrace("q", 4, error="gone", wasted=2)]
     question = opened(traces, price=TokenPrice(1.0, 2.0).currency())

@@ -128,28 +128,10 @@ def test_a_refused_top_up_changes_nothing_and_lets_go_of_the_run(tmp_path, optio
     with Store.open(path) as store:
         before = store.runs()
     for _ in range(2):  # not held by the first
-        with pytest.raises(InputError, match="uniform knows no waves"):
-            Engine.resume(path, sampler=Scripted(by_seed), waves=3, **options)
+        with pytest.raises(InputError, match="can only raise that"):
+            Engine.resume(path, sampler=Scripted(by_seed), max_traces=3, **options)
     with Store.open(path) as store:
         assert store.runs() == before and before[0].state == "finished"
-        store.open_run(1).close()
-
-
-def test_a_refused_repetition_of_a_run_changes_nothing_and_lets_go_of_it(tmp_path):
-    path = tmp_path / "runs.db"
-    same = {"sampler": Scripted(by_seed), "model": "m", "budget": "8x", "policy": "uniform", "store": path}
-
-    async def begin():
-        async with Engine(asked("abcd"), **same) as engine:
-            await engine.run(drain=True)
-
-    asyncio.run(begin())
-    with Store.open(path) as store:
-        before = store.runs()
-    with pytest.raises(InputError, match="uniform knows no waves"):
-        Engine(asked("abcd"), **same, waves=3, keep_going=True)
-    with Store.open(path) as store:
-        assert store.runs() == before and before[0].state != "finished"
         store.open_run(1).close()
 
 

@@ -37,7 +37,7 @@ def test_concurrency_is_kept_and_used():
     async def run():
         sampler.gate = asyncio.Event()
         questions = asked([f"q{i}" for i in range(40)])
-        async with Engine(questions, sampler=sampler, budget="8x", concurrency=4, waves=2, keep_going=True) as engine:
+        async with Engine(questions, sampler=sampler, budget="8x", concurrency=4, keep_going=True) as engine:
             task = asyncio.create_task(engine.run())
             await until(lambda: sampler.in_flight >= 4, task)
             assert engine.snapshot().in_flight == engine.pace.concurrency == 4
@@ -501,7 +501,7 @@ def test_a_resumed_run_has_the_waves_that_are_left_and_a_top_up_as_many_again(tm
 
     async def broken_off():
         sampler, traces = Scripted(by_seed), []
-        options = {"budget": "6x", "waves": 3, "store": store, "on_trace": traces.append}
+        options = {"budget": "6x", "policy": "okg:waves=3", "store": store, "on_trace": traces.append}
         async with Engine(asked(ids), sampler=sampler, **options) as engine:
             task = asyncio.create_task(engine.run())
             await until(lambda: engine.begun and engine.allocator.wave == 1, task)

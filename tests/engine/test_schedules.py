@@ -196,8 +196,8 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
             deadline_s, single = rng.choice([0.0, 0.1, 3.0, 1000.0]), rng.random() < 0.2
             account = RequestAccount(ApiKey("key", None), problem.id)
             deadline = asyncio.get_running_loop().time() + deadline_s
-            rounds, payer = rng.choice([None, 0, 1]), rng.choice("ab")
-            limits = VoteLimits(Sampling(), 0, 8, deadline, rounds=rounds, single=single, context=account, payer=payer)
+            hurry, payer = rng.choice([None, 0.0, 1.0]), rng.choice("ab")
+            limits = VoteLimits(Sampling(), 0, 8, deadline, hurry=hurry, single=single, context=account, payer=payer)
             return await interrupted(submissions.submit(problem, limits), rng.choice(INTERRUPTIONS_S))
 
         await asyncio.gather(*(submit(problem) for problem in asked([f"q{i}" for i in range(12)])))

@@ -101,7 +101,7 @@ def test_a_server_without_log_probabilities_leaves_plain_votes():
     book = synthetic(QUESTIONS, strength=0.5, tokens=1)
     with running(MockModel(book, faults=Faults(no_logprobs=1.0))) as url:
         sampler = OpenAISampler(url, "mock", loopback=True)
-        engine = Engine(asked(book.ids()), sampler=sampler, soft=True, budget="4x")
+        engine = Engine(asked(book.ids()), sampler=sampler, soft=True, budget="4x", hurry=0.0)
         solution, answers, votes_per_trace = asyncio.run(run_whole(engine))
     assert votes_per_trace is None
     assert sum(sum(answer.votes.values()) for answer in answers) == solution.spent

@@ -34,8 +34,7 @@ VALUES = {
     "horizon": st.none(),  # excludes a window
     "budget_window": st.none() | COUNTS,
     "concurrency": st.none() | COUNTS,
-    "waves": st.none(),  # excludes patience
-    "patience": st.none() | st.floats(1, 1e6),
+    "hurry": st.none() | st.floats(0, 1e6),
     "open_questions": st.none() | COUNTS,
     "models": st.lists(st.builds(ModelShare, WORDS, COUNTS, st.none() | PRICES), max_size=3).map(tuple),
     "headers": st.lists(WORDS, max_size=3).map(tuple),
@@ -69,7 +68,7 @@ VALUES = {
 }
 OTHER = {
     "budget": "8x", "max_traces": 3, "policy": "uniform", "target_consistency": 0.9, "price": TokenPrice(1, 2),
-    "overshoot": 0.2, "horizon": 9, "budget_window": 9, "concurrency": 3, "waves": 3, "patience": 3.0,
+    "overshoot": 0.2, "horizon": 9, "budget_window": 9, "concurrency": 3, "hurry": 3.0,
     "open_questions": 3, "models": (ModelShare("a"), ModelShare("b")), "headers": ("x-a",), "rpm": 3, "tpm": 3,
     "timeout": 3.0, "tries": 3, "backoff": 3.0, "max_n": 3, "batch_api": True, "seed": 3, "max_tokens": 3,
     "temperature": 0.3, "top_p": 0.3, "top_k": 3, "min_p": 0.3, "stop": ("x",), "top_logprobs": 3, "window": 3,
@@ -145,7 +144,7 @@ def test_an_option_of_the_command_line_says_what_it_is_for():
         ({"overshoot": 2}, r"overshoot is in \[0, 1\]"),
         ({"target_consistency": 1.0}, r"in \(0, 1\)"),
         ({"confidence": "loud"}, "confidence is one of"),
-        ({"waves": 2, "patience": 2.0}, "give one"),
+        ({"hurry": -1.0}, "hurry"),
         ({"horizon": 2, "budget_window": 2}, "Take one"),
         ({"policy": "okg_weighted", "soft": True}, "weighs traces itself"),
         ({"tries": "three"}, "expected a whole number"),

@@ -93,8 +93,8 @@ def test_an_answer_comes_with_its_certificate_and_the_choice_as_the_server_gave_
 def test_the_requests_own_limits_end_it():
     few = VotingDriver(Paced()).outcome(max_traces=2)
     assert few.result().traces == 2 and few.stopped == "max_traces"
-    once = VotingDriver(Paced(letters="AB"), mean=20).outcome(rounds=0)
-    assert once.result().traces == 4 and once.stopped == "rounds" and not once.result().complete
+    torn = VotingDriver(Paced(letters="AB"), mean=20).outcome(max_traces=4)
+    assert torn.result().traces == 4 and torn.stopped == "max_traces" and not torn.result().complete
 
 
 class Cut(Paced):
@@ -233,10 +233,10 @@ def test_a_request_whose_own_limit_fills_the_whole_room_is_answered_at_once():
     voting = VotingDriver(Paced(letters="AB"), mean=20, places=4)
 
     async def timed():
-        outcome = await voting.submit(rounds=0)
+        outcome = await voting.submit(max_traces=4)
         return outcome.result().traces, outcome.stopped, asyncio.get_running_loop().time()
 
-    assert run_simulated(timed()) == (4, "rounds", 1.0)
+    assert run_simulated(timed()) == (4, "max_traces", 1.0)
 
 
 def test_a_trace_that_cannot_be_read_is_charged_and_nothing_stays_held():

@@ -55,7 +55,7 @@ def sum_settlements(ledger):
 @contextlib.contextmanager
 def run_gateway(mock=None, settings=None, policy="online_grid", **options):
     mock = mock or MockModel(BOOK)
-    settings = settings or Settings.of(policy=policy, answer="choice")
+    settings = settings or Settings.of(policy=policy, answer="choice", hurry=0.0)
     with mock_running(mock) as upstream:
         state = build_gateway(upstream, settings=settings, **options)
         with running(state) as url, httpx.Client(base_url=url, timeout=20, trust_env=False) as client:
@@ -118,7 +118,7 @@ def _completion(answer):
 
 def build_scripted(*samplers, settings=None, **options):
     """A gateway whose servers are scripted."""
-    settings = settings or Settings.of(policy="online_grid", answer="choice")
+    settings = settings or Settings.of(policy="online_grid", answer="choice", hurry=0.0)
     state = build_gateway(["http://127.0.0.1:9/v1"] * len(samplers), settings=settings, **options)
     for endpoint, sampler in zip(state.driver.fetcher.pool.endpoints, samplers, strict=True):
         endpoint.sampler = sampler

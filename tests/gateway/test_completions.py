@@ -133,7 +133,7 @@ def test_a_used_up_budget_may_fall_back_to_one_trace():
 def test_a_request_may_ask_for_less(gateway):
     about = gateway.ask("torn", pets={"max_traces": 6}).json()["pets"]
     assert about["traces"] == 6 and about["stopped"] == "max_traces"
-    assert gateway.ask("torn", pets={"rounds": 0}).json()["pets"]["traces"] == 4
+    assert gateway.ask("torn", pets={"max_traces": 4}).json()["pets"]["traces"] == 4
     assert gateway.ask("torn", headers={"x-pets-max-traces": "5"}).json()["pets"]["traces"] == 5
     one = gateway.ask("torn", temperature=0).json()["pets"]
     assert (one["traces"], one["stopped"]) == (1, "single")
@@ -283,7 +283,7 @@ def test_a_retry_never_comes_before_the_server_wants_it():
             raise BusyError("slow down", status=429, retry_after=30.0)
 
     sampler = ScriptedSampler(busy_first)
-    response, state = ask_simulated(sampler, {"rounds": 0})
+    response, state = ask_simulated(sampler, {"max_traces": 4})
     assert [now for now, _ in sampler.requests] == [0.0, 30.0]
     assert response.json()["pets"]["traces"] == 4 == state.ledger.total.spent
 
@@ -294,7 +294,7 @@ def outage(n, now):
 
 
 def test_an_outage_that_ends_before_the_deadline_costs_time_alone():
-    response, state = ask_simulated(ScriptedSampler(outage), {"rounds": 0, "timeout": 600})
+    response, state = ask_simulated(ScriptedSampler(outage), {"max_traces": 4, "timeout": 600})
     about = response.json()["pets"]
     assert about["traces"] == 4 == state.ledger.total.spent and about["failed"] == 0
     assert about["seconds"] >= 150 and about["upstream_seconds"] == 0
@@ -322,7 +322,7 @@ def test_an_attempt_that_may_have_been_sampled_is_charged(error):
             broken.append(n)
             raise error
 
-    response, state = ask_simulated(ScriptedSampler(first_breaks), {"rounds": 0})
+    response, state = ask_simulated(ScriptedSampler(first_breaks), {"max_traces": 4})
     about = response.json()["pets"]
     assert (about["traces"], about["lost"], about["failed"]) == (8, 4, 4) and sum(about["votes"].values()) == 4
     assert state.ledger.total.spent == 8 == planned(state)
@@ -497,7 +497,7 @@ def test_another_server_takes_over():
     async def work():
         dead, alive = ScriptedSampler(outage), ScriptedSampler()
         state = build_scripted(dead, alive)
-        responses = [await ask_in_process(state, pets={"rounds": 0}) for _ in range(3)]
+        responses = [await ask_in_process(state, pets={"max_traces": 4}) for _ in range(3)]
         await state.close()
         return responses, alive.traces, state
 
@@ -599,10 +599,10 @@ def test_one_keys_slow_votes_hold_up_no_other_keys(tmp_path):
         settings = Settings.of(policy="online_grid", answer="choice", concurrency=64, open_questions=64)
         state = build_scripted(sampler, settings=settings, store=tmp_path / "g.db")
         clock = asyncio.get_running_loop().time
-        slow = [asyncio.create_task(ask_in_process(state, {"rounds": 0}, alice)) for _ in range(70)]
+        slow = [asyncio.create_task(ask_in_process(state, {"max_traces": 4}, alice)) for _ in range(70)]
         await asyncio.sleep(1.0)
         begun, sampler.seconds = clock(), 1.0
-        quick = await ask_in_process(state, {"rounds": 0}, bob, model="pets/other")
+        quick = await ask_in_process(state, {"max_traces": 4}, bob, model="pets/other")
         took = clock() - begun
         statuses = Counter(response.status_code for response in await asyncio.gather(*slow))
         await state.close()

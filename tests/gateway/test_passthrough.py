@@ -81,7 +81,7 @@ def test_under_a_budget_plain_requests_are_counted_with_votes_and_end_with_it(tm
     with run_gateway(total=12, store=tmp_path / "g.db") as gateway:
         assert gateway.ask(model="mock", n=3).status_code == 200
         assert gateway.ledger.total.spent == 3
-        voted = gateway.ask("easy", pets={"rounds": 0}).json()["pets"]["traces"]
+        voted = gateway.ask("easy", pets={"max_traces": 4}).json()["pets"]["traces"]
         assert [gateway.ask(model="mock", n=3).status_code for _ in range(2)] == [200, 429]
         refused = gateway.ask(model="mock", n=3)
         assert refused.json()["error"]["code"] == "insufficient_quota"

@@ -136,7 +136,7 @@ def test_a_bad_body_is_refused_and_costs_nothing(shared, name):
     assert shared.ledger.total.spent == shared.ledger.total.held == 0 and shared.mock.stats.requests == 0
 
 
-@pytest.mark.parametrize("headers", [{"x-pets-max-traces": "all"}, {"x-pets-timeout": "nan"}, {"x-pets-rounds": "[["}])
+@pytest.mark.parametrize("headers", [{"x-pets-max-traces": "all"}, {"x-pets-timeout": "nan"}, {"x-pets-hurry": "[["}])
 def test_a_bad_header_is_refused(shared, headers):
     reply = shared.ask(headers=headers)
     assert reply.status_code == 400 and reply.json()["error"]["param"].startswith("pets.")

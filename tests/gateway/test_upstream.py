@@ -241,7 +241,7 @@ def ask_by_turns(refuses, turns, tmp_path):
         for name, fields, hours in turns:
             await asyncio.sleep(hours * 3600)
             upstream.bodies = []
-            pets = {"rounds": 0, "weighted": True}
+            pets = {"max_traces": 4, "weighted": True}
             response = await ask_in_process(state, pets, keys[name], max_tokens=400, **fields)
             sent.append((response.status_code, upstream.bodies))
         await state.close()

@@ -41,8 +41,7 @@ def test_a_plain_run_names_what_everybody_names(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"waves": 3}, "--waves 3"),
-        ({"patience": 2.5}, "--patience 2.5"),
+        ({"hurry": 0.75}, "--hurry 0.75"),
         ({"answer": "choice"}, "--answer choice"),
         ({"system": "Be brief; now."}, "--system 'Be brief; now.'"),
         ({"confidence": "tail"}, "--confidence tail"),

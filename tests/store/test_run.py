@@ -65,14 +65,14 @@ def test_a_write_is_whole_or_not_at_all(run, launched, traces, error, said):
 
 def test_what_was_never_sent_is_taken_back(run):
     run.write([Launch("q0", 0), Launch("q0", 1)], [], held=5)
-    run.write([], [], cancelled=[Launch("q0", 1)])
+    run.write([], [], dropped=[Launch("q0", 1)])
     assert list(run.lost()) == [LostLaunch("q0", 0, 5)]
 
 
 def test_a_launch_that_came_back_is_not_taken_back(run):
     run.write([Launch("q0", 0)], [StoredTrace("q0", 0, "4")])
     with pytest.raises(StateError):
-        run.write([], [], cancelled=[Launch("q0", 0)])
+        run.write([], [], dropped=[Launch("q0", 0)])
     assert len(list(run.traces())) == 1
 
 
@@ -99,7 +99,7 @@ def test_wasted_tries_are_spent_while_the_launch_is_out_and_when_its_trace_is_th
 
 def test_numbers_that_were_given_up_leave_gaps(run):
     run.write([Launch("q0", number) for number in range(4)], [])
-    run.write([], [StoredTrace("q0", 3, "4")], cancelled=[Launch("q0", 0), Launch("q0", 2)])
+    run.write([], [StoredTrace("q0", 3, "4")], dropped=[Launch("q0", 0), Launch("q0", 2)])
     assert [trace.number for trace in run.traces()] == [3]
     assert list(run.lost()) == [LostLaunch("q0", 1, 1)] and run.summary().spent == 2
     assert [question.answers for question in pooled_questions(run, lambda problem: Number())] == [("4",)]
@@ -215,3 +215,12 @@ def test_a_question_that_a_database_cannot_hold_is_refused_by_what_is_wrong_with
             run.check(problem)
         with pytest.raises(InputError, match="holds a NUL character"):
             run.add([problem])
+
+
+def test_cancelled_traces_are_kept_at_their_part_and_are_no_traces_of_the_run(run):
+    run.write([Launch("q0", number) for number in range(4)], [StoredTrace("q0", 0, "4", tokens=10)])
+    run.write([], [StoredTrace("q0", n, finish="cancelled", tokens=4, prompt_tokens=7, part=350) for n in (1, 2)])
+    assert [trace.part for trace in run.traces()] == [None, 350, 350]
+    summary = run.summary()
+    assert (summary.traces, summary.cancelled, summary.cancelled_parts, summary.lost) == (1, 2, 700, 1)
+    assert (summary.spent, summary.tokens) == (1 + 1 + 1, 18)  # the trace, 0.7 of one begun, one lost

@@ -41,9 +41,9 @@ SHARED = frozenset({
 
 HARMLESS = frozenset({
     "budget", "certificates", "concurrency", "confidence", "confidence-window", "first", "format",
-    "instruct", "limit", "max-tokens", "min-p", "min-traces", "patience", "pool-size", "repetitions",
-    "rounds", "rpm", "seed", "soft", "target", "target-consistency", "temperature", "timeout", "top-k",
-    "top-p", "tpm", "train", "tries", "verbose", "waves", "weighted", "zone",
+    "hurry", "instruct", "max-tokens", "min-p", "min-traces", "pool-size", "repetitions",
+    "rpm", "seed", "soft", "target-consistency", "temperature", "timeout", "top-k",
+    "top-p", "tpm", "train", "tries", "verbose", "weighted",
 })
 # fmt: on
 """What a file may set that the user neither named nor trusted; an option that is not listed, as a new one, is refused.

@@ -41,7 +41,6 @@ NOT_FOUND = 404  # the status
 MODELS_SHOWN = 10
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 REFRESH_S = 0.5  # between two looks at the run
-WORTH_SAYING = 1.1  # times as long as all traces at once
 CONSISTENCY_SHARE = 0.05  # of the time, that working out the expected self-consistency may take
 
 
@@ -81,7 +80,7 @@ def print_job(job: BatchJob) -> None:
 
 def start_words(engine: Engine) -> str:
     """What is about to be asked, of whom, under which budget, and how long a trace may be."""
-    spec, limit, record = engine.spec, engine.spec.sampling.max_tokens, engine.record
+    limit, record = engine.spec.sampling.max_tokens, engine.record
     model = record.model or "the local model"
     servers = f" at {', '.join(engine.sources.endpoints)}" if engine.sources.endpoints else ""
     budget = amount_words(*record.currency.shown(record.total))
@@ -90,8 +89,7 @@ def start_words(engine: Engine) -> str:
     spent = 0 if engine.stored_run is None else engine.stored_run.summary().spent
     if engine.origin == "finished" or spent >= record.total:
         return words  # nothing is asked
-    advice = spec.pacing.waves is None and not spec.serving.batch_api
-    return f"{words} {pace_words(engine.pace, engine.points_given_up, advice=advice)}".rstrip()
+    return f"{words} {pace_words(engine.pace, engine.points_given_up)}".rstrip()
 
 
 def held_words(engine: Engine) -> list[str]:
@@ -133,18 +131,9 @@ def _to_pay_words(engine: Engine, held: CachedCounts) -> str:
     return words if least >= most else f"{words}, {amount_words(*currency.shown(least))} if all of these are taken"
 
 
-def pace_words(pace: Pace, points: float, *, advice: bool) -> str:
-    """In how many waves a run is asked, and what that takes; nothing where it is asked as fast as it can be.
-
-    With ``advice`` on how to change that, for users who did not say in how many.
-    """
-    longer = pace.times_as_long
-    if longer < WORTH_SAYING:
-        return ""
-    time = f"about {longer:.1f} times as long as all traces at once"
-    waves = f"Up to {count(pace.waves, 'wave')} of parallel requests: {time}, {given_up_words(points)}."
-    more = " --patience or --waves changes that." if advice else ""
-    return (waves if pace.waves else f"{time.capitalize()}.") + more
+def pace_words(pace: Pace, points: float) -> str:
+    """In how many waves batch jobs are handed in, and what that costs; nothing where traces are raced."""
+    return f"Up to {count(pace.waves, 'wave')}, {given_up_words(points)}." if pace.waves else ""
 
 
 def given_up_words(points: float) -> str:
@@ -441,6 +430,11 @@ def _model_words(engine: Engine, solution: Solution) -> str:
     return f"Traces by model: {', '.join(parts)}."
 
 
+def cancelled_words(cancelled: int) -> str:
+    """How many more were cancelled; nothing where none was."""
+    return f" and {cancelled:,} cancelled when their vote was settled" if cancelled else ""
+
+
 def soft_words(allocator: Allocator) -> str:
     """What soft votes were good for."""
     votes_per_trace = allocator.votes_per_trace
@@ -456,7 +450,7 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     mean, low, high = solution.consistency
     interval = f" ({low:.3f} to {high:.3f})" if solution.questions > 1 else ""
     cost = "" if solution.cost is None else f", {amount_words(solution.cost, 'usd')}"
-    traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed)"
+    traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed)" + cancelled_words(solution.cancelled)
     tokens = f"{count(solution.tokens, 'token')} and {solution.prompt_tokens:,} of prompts"
     words = [
         f"{answered_words(summary).capitalize()}, {traces}, {tokens}{cost}.",

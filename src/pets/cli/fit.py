@@ -33,9 +33,9 @@ class FitPlanOptions:
     budget: str = option("How many traces per question the stream may spend on average.", "16x", metavar="Nx")
     max_traces: int = option("How many traces a question gets at most.", 64, at_least=4)
     policy: str = option(
-        "The rule that buys traces: in how many parallel batches a question may be sampled, price:rounds=0 without "
-        "limit, and what lead another answer needs to matter, as a share of all traces: price:rounds=3,zone=0.1.",
-        "price:rounds=3",
+        "The rule that buys traces, and what lead another answer needs to matter, as a share of all traces: "
+        "price:zone=0.1; price:rounds=1 is the paper's plan, which buys once after the warm-up.",
+        "price",
     )
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 

@@ -266,6 +266,8 @@ def _summary_facts(run: RunSummary) -> dict[str, Any]:
         "traces": run.traces,
         "votes": run.answered,
         "in_flight" if run.state == "running" else "lost": run.lost,
+        "cancelled": run.cancelled,
+        "cancelled_traces_worth": run.cancelled_parts / 1000,
         "tokens": run.tokens,
         "prompt_tokens": run.prompt_tokens,
         "unit": settings.currency.shown(0)[1],

@@ -43,6 +43,9 @@ class Allocator:
 
     ``horizon`` is the number of questions to expect when they arrive one by one (a budget by windows needs none).
     ``votes`` says how votes are counted: one for each trace, or several with :class:`~pets.core.soft.SoftVoteCount`.
+    With a ``hurry``, also of 0, the traces of a question are raced (:mod:`pets.core.race`): as many are in flight as
+    that says, each counts when it comes back, and those that must come back go before speculative ones. Without one
+    the next is asked for when the last is back; so it is under a policy that plans rounds or waves.
 
     >>> from pets.core.budget import Budget
     >>> from pets.policies.okg import OKG
@@ -59,7 +62,10 @@ class Allocator:
         horizon: int | None = None,
         seed: int = 0,
         votes: VoteCount | None = None,
+        hurry: float | None = None,
     ) -> None:
+        if hurry is not None and hurry < 0:
+            raise InputError(f"a hurry is 0 or more; got {hurry}.")
         if seed < 0 or (horizon is not None and horizon < 1):
             raise InputError(f"the seed is 0 or more and the horizon at least 1; got {seed} and {horizon}.")
         self.budget = budget
@@ -75,7 +81,9 @@ class Allocator:
         self._debt: deque[Trace] = deque(maxlen=MAX_DEBT)  # paid for beside the plan, to be made up for
         self._past: deque[Tally] = deque(maxlen=PAST_QUESTIONS)
         self.votes.check(policy)
-        self._queue = queue_for(policy, budget, horizon, seed, alike=self.votes.alike)
+        self.hurry = None if policy.waves or getattr(policy, "rounds", 0) else hurry
+        """How much wider traces are raced than they must be; ``None`` where they are not raced."""
+        self._queue = queue_for(policy, budget, horizon, seed, alike=self.votes.alike, hurry=self.hurry)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
         self._fitted = False
@@ -98,7 +106,10 @@ class Allocator:
         self.check(*questions)
         start, window = self._arrived, self.budget.window
         new_record = self.votes.new_record
-        records = [new_record(q.id, start + i, q.options, self._keep_traces) for i, q in enumerate(questions)]
+        records = [
+            new_record(q.id, start + i, q.options, self._keep_traces, self._hurry_of(q))
+            for i, q in enumerate(questions)
+        ]
         if window is not None:
             self.budget.grow(window.amount * self._windows_opened(len(records)))
         self._records.update((record.id, record) for record in records)
@@ -115,9 +126,31 @@ class Allocator:
             self.budget.charge(self._debt.popleft())
         if self._queue.wave_is_due:
             self._learn()
-        launches = self._queue.take(min(n, self.budget.affordable))
+        n = min(n, self.budget.affordable)
+        launches = self._queue.take(n)
+        if not launches and n > 0 and not self.budget.reserved and self._queue.lower_price():
+            launches = self._queue.take(n)
         self.budget.reserve(len(launches))
         return launches
+
+    def is_hurried(self, question: str) -> bool:
+        """Whether traces of a question may be in flight that turn out not to be needed, and are cancelled then."""
+        return bool(self._record(question).hurry)
+
+    def settles(self, question: str, traces: Iterable[Trace] = ()) -> bool:
+        """Whether the vote on a raced question is settled, once these traces of it are told too.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.lead import Lead
+        >>> allocator = Allocator(Lead(votes=2), Budget(total=9), [Question("q1")], hurry=1)
+        >>> first, *others = allocator.ask(9)
+        >>> allocator.tell(Trace(*first, "A")), allocator.settles("q1"), len(others)
+        (True, False, 3)
+        >>> allocator.settles("q1", [Trace(*others[2], "A")]), allocator.settles("q1", [Trace(*others[2], "B")])
+        (True, False)
+        """
+        record = self._record(question)
+        return record.hurry is not None and self._is_served(record) and not self._queue.fewest(record.grown(traces))
 
     @property
     def wave(self) -> int:
@@ -152,7 +185,7 @@ class Allocator:
         """Take in traces that an earlier run has paid for, each question's in launch order from number 0 on.
 
         They count as launched, told and spent, whatever the budget: it may have been overrun. ``pending`` launches are
-        still on their way, and told like any other; any other number that is left out was cancelled. ``waves`` of
+        still on their way, and told like any other; any other number that is left out was taken back. ``waves`` of
         those that the policy may have were begun by the earlier run. Before the first ask.
 
         >>> from pets.core.budget import Budget
@@ -180,19 +213,21 @@ class Allocator:
                     f"trace {trace.number} of {record.id!r} is adopted where number {record.launched} is next; "
                     "give each question's traces in launch order, a lost one with answer=None."
                 )
-            if self._keep_traces:
+            if self._keep_traces and trace.part is None:
                 self.policy.check(trace)
             numbers = waiting.get(record.id, [])
             while numbers and numbers[-1] < trace.number:
                 record.relaunch(numbers.pop())
             record.adopt(trace)
             self.budget.charge(trace)
-            self.told += 1
+            self.told += trace.part is None
         for id, numbers in waiting.items():
             for number in reversed(numbers):
                 self._record(id).relaunch(number)
         records = list(self._records.values())
-        self._queue = queue_for(self.policy, self.budget, self.horizon, self.seed, alike=self.votes.alike)
+        self._queue = queue_for(
+            self.policy, self.budget, self.horizon, self.seed, alike=self.votes.alike, hurry=self.hurry
+        )
         self._queue.only_warmup = self._waits_for_warmup()
         for record in _spread(records) if self._queue.newest_first else records:
             self._queue.add(record)
@@ -239,9 +274,18 @@ class Allocator:
         return self.votes.per_trace()
 
     def tell(self, trace: Trace) -> bool:
-        """Take what came back for a launch, in any order; False if that launch has been told or cancelled before.
+        """Take what came back for a launch, in any order; False if that launch has been told or taken back before.
 
-        A trace that failed is told with ``answer=None``: it was paid for.
+        A trace that failed is told with ``answer=None``: it was paid for. One that was cancelled has a ``part``: it is
+        charged for that, casts no vote and teaches nothing.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1")])
+        >>> [allocator.tell(Trace(*launch, part=300)) for launch in allocator.ask(3)], allocator.budget.spent
+        ([True, True, True], 1)
+        >>> allocator.told, allocator.verdict("q1").traces, allocator.ask()
+        (0, 0, [Launch(question='q1', number=3)])
         """
         record, number = self._record(trace.question), trace.number
         _check_trace(trace)
@@ -249,16 +293,29 @@ class Allocator:
             raise InputError(f"trace {number} of {record.id!r} was never launched; tell only what ask() returned.")
         if number < record.told or (record.late and number in record.late):
             return False
+        if trace.part is not None:
+            self.budget.settle(trace)
+            record.cancel(number)
+            if self._is_served(record):
+                self._queue.cancelled(record)
+            self._drain(record)
+            return True
         if self._keep_traces:
             self.policy.check(trace)
         self.budget.settle(trace)
         self.told += 1
         served = self._is_served(record)
-        if number == record.told and served:
-            self._queue.told(record, record.count(trace))
+        if record.hurry is not None or (number == record.told and served):
+            before = record.count(trace)
+            if number == record.told:
+                record.told += 1
+            else:
+                record.keep(number, None)
+            if served:
+                self._queue.told(record, before)
         else:
             record.keep(number, trace)
-        if record.late and (not served or number < record.told):
+        if not served or (record.late and number < record.told):
             self._drain(record)
         if self.told >= self.votes.learn_at:
             self.learn_worth()
@@ -266,18 +323,18 @@ class Allocator:
             self._refit()
         return True
 
-    def cancel(self, launch: Launch) -> bool:
-        """Take back a launch that was never sent and so never paid for; False if it has been told or cancelled."""
+    def take_back(self, launch: Launch) -> bool:
+        """Take back a launch that was never sent and so never paid for; False if it has been told or taken back."""
         record, number = self._record(launch.question), launch.number
         if number >= record.launched or number < 0:
-            raise InputError(f"launch {number} of {record.id!r} was never made; cancel only what ask() returned.")
+            raise InputError(f"launch {number} of {record.id!r} was never made; take back only what ask() returned.")
         if number < record.told or (record.late and number in record.late):
             return False
         self.budget.refund()
         record.keep(number, None)
-        record.cancelled += 1
+        record.taken_back += 1
         if self._is_served(record):
-            self._queue.cancelled(record)
+            self._queue.taken_back(record)
         self._drain(record)
         return True
 
@@ -285,7 +342,7 @@ class Allocator:
         """Take back a launch that will never be paid for, and ask no more of its question; its votes stay.
 
         ``paid`` where attempts at it were charged (:meth:`charge`): they count as a trace without an answer. Not
-        ``for_good``, the question may be asked again. False if the launch has been told or cancelled before.
+        ``for_good``, the question may be asked again. False if the launch has been told or taken back before.
 
         >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
@@ -298,12 +355,12 @@ class Allocator:
         if for_good and self._is_served(record):
             self._queue.remove(record)
             self._given_up.add(record.id)
-        if not self.cancel(launch):
+        if not self.take_back(launch):
             return False
         if paid:
             record.returned += 1
             record.nulls += 1
-            record.cancelled -= 1
+            record.taken_back -= 1
             self.told += 1
         return True
 
@@ -385,7 +442,7 @@ class Allocator:
             self._drain(record)
 
     def pending(self, question: str) -> list[Launch]:
-        """The launches of one question that have neither been told nor cancelled."""
+        """The launches of one question that have neither been told nor taken back."""
         record = self._record(question)
         return [Launch(question, number) for number in record.in_flight()]
 
@@ -460,6 +517,12 @@ class Allocator:
         """Every question's verdict, in the order of arrival."""
         return [self.verdict(question) for question in self._records]
 
+    def _hurry_of(self, question: Question) -> float | None:
+        """How much a question is hurried: not at all where the policy goes on whatever traces say."""
+        if self.hurry is None or self.policy.blind:
+            return None if self.hurry is None else 0.0
+        return self.hurry if question.hurry is None else question.hurry
+
     def _record(self, question: str) -> Record:
         try:
             return self._records[question]
@@ -467,7 +530,7 @@ class Allocator:
             raise InputError(f"there is no question {question!r}; add it first.") from None
 
     def _drain(self, record: Record) -> None:
-        """Traces that came back before their turn join the prefix; cancelled launches leave a gap.
+        """Traces that came back before their turn join the prefix; those taken back leave a gap.
 
         A withdrawn question goes with its last trace.
         """
@@ -478,6 +541,7 @@ class Allocator:
                 record.told += 1
                 continue
             before = record.count(trace)
+            record.told += 1
             if served:
                 self._queue.told(record, before)
         if record.id in self._leaving and record.told == record.launched:

@@ -4,6 +4,9 @@ All amounts are whole numbers of the smallest unit (traces, tokens, or picodolla
 
     total >= spent + reserved        at every moment, as long as no trace costs more than its hold
 
+A trace that was cancelled before its end costs what was written of it; in a budget of traces its part, in thousandths.
+These add up, and a whole trace is spent as soon as one is begun, so that the budget is not exceeded by a part either.
+
 A trace that costs more than was held for it is charged in full (the money is gone): ``spent - total`` then says how far
 over the total that went, and nothing more is granted.
 """
@@ -14,6 +17,15 @@ from typing import Any
 from pets.core.money import TRACES, Currency
 from pets.errors import BudgetError
 from pets.types import Usage
+
+
+def whole_traces(parts: int) -> int:
+    """The traces that so many thousandths of one take, the last one whole.
+
+    >>> [whole_traces(parts) for parts in (0, 1, 1000, 1001)]
+    [0, 1, 1, 2]
+    """
+    return -(-parts // 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +48,9 @@ class Budget:
     >>> budget.reserve(3); budget.settle(Usage()); budget.refund(2)
     >>> budget.spent, budget.reserved, budget.free
     (1, 0, 9)
+    >>> budget.reserve(3); [budget.settle(Usage(part=400)) for _ in range(3)]; budget.spent, budget.parts
+    [None, None, None]
+    (3, 1200)
     """
 
     total: int
@@ -44,7 +59,8 @@ class Budget:
     window: Window | None = None
     spent: int = 0
     reserved: int = 0
-    settled: int = 0  # traces paid for
+    settled: int = 0  # traces paid for that came to their end
+    parts: int = 0  # thousandths of traces, of all that were cancelled; whole ones of them are in `spent`
 
     def __post_init__(self) -> None:
         if not isinstance(self.total, int) or self.total < 0:
@@ -76,7 +92,7 @@ class Budget:
     @property
     def expected(self) -> int:
         """How many more traces the budget is likely to pay for: at the mean cost so far, the hold before any."""
-        if not self.settled or not self.spent:
+        if not self.settled or not self.spent or self.currency.counts_traces:
             return self.affordable
         in_flight = self.reserved // self.currency.hold
         return max(0, (self.total - self.spent) * self.settled // self.spent - in_flight)
@@ -97,7 +113,12 @@ class Budget:
 
     def charge(self, usage: Usage) -> None:
         """Count a trace that was paid for without a reservation: by an earlier run."""
-        self.settled += 1
+        if usage.part is not None and self.currency.counts_traces:
+            before = whole_traces(self.parts)
+            self.parts += usage.part
+            self.spent += self.currency.per_trace * (whole_traces(self.parts) - before)
+            return
+        self.settled += usage.part is None
         self.spent += self.currency.cost(usage)
 
     def refund(self, traces: int = 1) -> None:

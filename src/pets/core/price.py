@@ -14,9 +14,12 @@ share 1/left of either is sent.
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from heapq import merge
+from itertools import accumulate, islice
 from operator import itemgetter
 
 import numpy as np
@@ -36,6 +39,7 @@ It does not look at the tally's own ``rounds``.
 
 # The last ones are under the index of hundreds of unanimous votes: a budget near the cap needs them to be spent.
 PRICES = [(0.5, 1e-3, 40), (7e-4, 1e-12, 24), (1e-13, 1e-24, 12), (1e-26, 1e-300, 12)]
+REDRAWN, MOST_TRACED_ON = 64, 256  # questions, and traces of each, by which a batch's price is found
 _spend = itemgetter(1)
 LOG_PRICES = tuple(np.log(np.concatenate([np.geomspace(*part) for part in PRICES])).tolist())
 
@@ -190,3 +194,49 @@ def _spends(buy: Buy, prefixes: Sequence[Tally], rounds: int, warmup: int) -> li
             done += 1
         spends.append(spent)
     return spends
+
+
+def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int], traces: float, cap: int) -> float:
+    """The index at which the rest of a run is expected to have taken ``traces`` more, so many questions at each tally.
+
+    Some of the questions are drawn anew, theta from the posterior of each, and traced on one by one. At a price p a
+    question takes as many as its index, at its lowest so far, is above p: the price is the quantile of these lowest
+    indices that leaves ``traces`` above it. A fixed draw.
+
+    >>> from pets.core.dirichlet import okg_index
+    >>> prices = [
+    ...     price_in_force(lambda t: okg_index(t, 1.0, 1), LearnedPrior(), {Tally(options=4): 10}, traces, cap=64)
+    ...     for traces in (20, 80, 10_000)
+    ... ]
+    >>> prices[0] > prices[1] > prices[2]
+    True
+    """
+    rng, questions = np.random.default_rng(0), sum(batch.values())
+    tallies = [tally for tally, number in batch.items() for _ in range(number)] if questions <= REDRAWN else list(batch)
+    picks = [tallies[len(tallies) * place // REDRAWN] for place in range(REDRAWN)]
+    paths = [_traced_on(tally, prior, cap - tally.returned, rng) for tally in picks]
+    lowest = merge(*(accumulate(map(index, path), min) for path in paths), reverse=True)  # each falls on its way
+    return next(islice(lowest, int(traces * REDRAWN / max(1, questions)), None), -math.inf)
+
+
+def _traced_on(tally: Tally, prior: LearnedPrior, most: int, rng: np.random.Generator) -> Iterator[Tally]:
+    """The tallies that a question meets before each of its next traces, drawn from its own posterior."""
+    if most <= 0:
+        return
+    most = min(most, MOST_TRACED_ON)
+    theta = prior.draws(tally, 1, rng)[0]
+    places = rng.choice(len(theta), size=most, p=theta).tolist()
+    silent = (rng.random(most) < tally.nulls / max(1, tally.returned)).tolist()
+    labels = [label for label, _ in Counter(answer for answer in tally.answers if answer is not None).most_common()]
+    counts, nulls = [*tally.counts, *[0] * (len(theta) - len(tally.counts))], tally.nulls
+    answers, confidences = list(tally.answers), list(tally.confidences)
+    sure = [confidence for confidence in confidences if confidence is not None]
+    for place, mute in zip(places, silent, strict=True):
+        ranked = tuple(sorted((count for count in counts if count), reverse=True))
+        state = replace(tally, counts=ranked, nulls=nulls, pending=0, extra=0)
+        yield replace(state, answers=tuple(answers), confidences=tuple(confidences)) if labels else state
+        nulls += mute
+        counts[place] += not mute
+        if labels:
+            answers.append(None if mute else labels[place] if place < len(labels) else f"other {place}")
+            confidences.append(sum(sure) / len(sure) if sure else 1.0)

@@ -1,8 +1,11 @@
 """What the allocator keeps of one question: its votes so far and what is in flight; and how votes are counted."""
 
 import math
+from bisect import insort
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
 from pets.core.policy import Policy
 from pets.core.tally import Tally
@@ -15,11 +18,15 @@ class Record:
     """One question's launches and returns; mutable, hashed by identity, slotted because there may be millions.
 
     Launches are numbered from 0. ``told`` is the first number that has not come back: everything below it is the
-    prefix that beliefs see. Later numbers that came back early wait in ``late`` (``None`` marks a cancelled one).
+    prefix that beliefs see. Later numbers that came back early wait in ``late`` (``None`` marks one that was taken
+    back, or cancelled: sent, paid for in part, and without a vote). With a ``hurry`` traces count as they come back:
+    ``late`` only says which did, and ``firsts`` which launch was the first with an answer.
     """
 
     __slots__ = (
         "cancelled",
+        "firsts",
+        "hurry",
         "id",
         "late",
         "launched",
@@ -28,18 +35,24 @@ class Record:
         "position",
         "returned",
         "state",
+        "taken_back",
         "tokens",
         "told",
         "traces",
         "votes",
     )  # fmt: skip
 
-    def __init__(self, id: str, position: int, options: int | None, keep_traces: bool) -> None:
+    def __init__(
+        self, id: str, position: int, options: int | None, keep_traces: bool, hurry: float | None = None
+    ) -> None:
         self.id = id
+        self.hurry = hurry
+        self.firsts: dict[str, int] | None = None if hurry is None else {}
         self.position = position
         self.options = options
         self.launched = 0
         self.told = 0
+        self.taken_back = 0
         self.cancelled = 0
         self.returned = 0  # votes and no-answers in the prefix
         self.nulls = 0
@@ -51,13 +64,13 @@ class Record:
 
     @property
     def spent(self) -> int:
-        """Traces launched and not cancelled: what counts against the cap."""
-        return self.launched - self.cancelled
+        """Traces launched and not taken back, the cancelled among them: what counts against the cap."""
+        return self.launched - self.taken_back
 
     @property
     def pending(self) -> int:
-        """Launched, not cancelled, not in the prefix yet."""
-        return self.launched - self.cancelled - self.returned
+        """Launched, neither taken back nor cancelled, not in the prefix yet."""
+        return self.launched - self.taken_back - self.cancelled - self.returned
 
     @property
     def mean_tokens(self) -> float:
@@ -75,7 +88,7 @@ class Record:
         return 0
 
     def count(self, trace: Trace) -> int:
-        """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``."""
+        """Count one more trace; returns the votes that its answer had before, or ``NULL``."""
         answer = trace.answer
         if answer is None:
             self.nulls += 1
@@ -83,31 +96,52 @@ class Record:
         else:
             before = self.votes.get(answer, 0)
             self.votes[answer] = before + 1
-        self.told += 1
+            if self.firsts is not None and trace.number < self.firsts.get(answer, trace.number + 1):
+                self.firsts[answer] = trace.number
+                self._order(self.firsts)
         self.returned += 1
         self.tokens += trace.tokens
         if self.traces is not None:
-            self.traces.append(trace)
+            insort(self.traces, trace, key=lambda other: other.number)
         return before
 
+    def _order(self, firsts: dict[str, int]) -> None:
+        """Put the votes in the order of first launch: the tie rule."""
+        self.votes = dict(sorted(self.votes.items(), key=lambda vote: firsts.get(vote[0], math.inf)))
+
+    def grown(self, traces: Iterable[Trace]) -> Self:
+        """What it would be with these traces, each of a launch in flight; it stays as it is."""
+        record = copy(self)
+        record.votes, record.firsts = dict(self.votes), None if self.firsts is None else dict(self.firsts)
+        record.traces = None if self.traces is None else list(self.traces)
+        for trace in traces:
+            record.count(trace)
+        return record
+
     def adopt(self, trace: Trace) -> None:
-        """Take in a trace of an earlier run; launches between the last one and it were cancelled."""
+        """Take in a trace of an earlier run; launches between the last one and it were taken back."""
         self._skip_to(trace.number)
         self.launched += 1
-        if self.told == trace.number:
+        if trace.part is not None:
+            self.cancel(trace.number)
+        elif self.told == trace.number:
             self.count(trace)
+            self.told += 1
+        elif self.hurry is not None:
+            self.count(trace)
+            self.keep(trace.number, None)
         else:
             self.keep(trace.number, trace)
 
     def relaunch(self, number: int) -> None:
         """Take in a launch of an earlier run that is still on its way; those between the last one and it were
-        cancelled."""
+        taken back."""
         self._skip_to(number)
         self.launched += 1
 
     def _skip_to(self, number: int) -> None:
         gap = number - self.launched
-        self.cancelled += gap
+        self.taken_back += gap
         if self.told == self.launched:
             self.told += gap
         else:
@@ -116,23 +150,34 @@ class Record:
         self.launched = number
 
     def keep(self, number: int, trace: Trace | None) -> None:
-        """Hold a trace that came back before its turn, or ``None`` for a launch that was cancelled."""
+        """Hold a trace that came back before its turn, or ``None`` for a launch that was taken back."""
         if self.late is None:
             self.late = {}
         self.late[number] = trace
+
+    def cancel(self, number: int) -> None:
+        """A launch was cancelled: it will not come back, and casts no vote."""
+        self.cancelled += 1
+        if self.told == number:
+            self.told += 1
+        else:
+            self.keep(number, None)
 
     def merge(self, answer: str, into: str) -> None:
         """Two answers turned out to be one: their votes join under ``into``, in the place of the first launched."""
         together = self.votes.get(answer, 0) + self.votes.get(into, 0)
         places = {into if label == answer else label: count for label, count in self.votes.items()}
         self.votes = {label: together if label == into else count for label, count in places.items()}
+        if self.firsts is not None:
+            first = self.firsts.pop(answer, math.inf)
+            self.firsts[into] = int(min(first, self.firsts.get(into, first)))
         if self.traces is not None:
             self.traces = [_renamed(trace, answer, into) for trace in self.traces]
         if self.late is not None:
             self.late = {number: trace and _renamed(trace, answer, into) for number, trace in self.late.items()}
 
     def in_flight(self) -> list[int]:
-        """The numbers that were launched and have neither come back nor been cancelled."""
+        """The numbers that were launched and have neither come back nor been taken back."""
         late = self.late or {}
         return [number for number in range(self.told, self.launched) if number not in late]
 
@@ -144,7 +189,7 @@ class Record:
         return Tally(
             tuple(sorted(self.votes.values(), reverse=True)),
             self.nulls,
-            self.launched - self.cancelled - returned,
+            self.launched - self.taken_back - self.cancelled - returned,
             self.options,
             rounds,
             mark,
@@ -174,9 +219,11 @@ class VoteCount:
     def check(self, policy: Policy) -> None:
         """Refuse a policy that cannot take votes that are counted so."""
 
-    def new_record(self, id: str, position: int, options: int | None, keep_traces: bool) -> Record:
-        """The record of a question that has arrived."""
-        return Record(id, position, options, keep_traces)
+    def new_record(
+        self, id: str, position: int, options: int | None, keep_traces: bool, hurry: float | None = None
+    ) -> Record:
+        """The record of a question that has arrived; with a ``hurry`` its traces are raced."""
+        return Record(id, position, options, keep_traces, hurry)
 
     @property
     def is_learned(self) -> bool:

@@ -29,6 +29,7 @@ of the sampled answers. N is whole votes, by largest remainder, so that every po
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -177,9 +178,15 @@ class SoftRecord(Record):
     __slots__ = ("soft", "vote_count")
 
     def __init__(
-        self, id: str, position: int, options: int | None, keep_traces: bool, vote_count: "SoftVoteCount"
+        self,
+        id: str,
+        position: int,
+        options: int | None,
+        keep_traces: bool,
+        hurry: float | None,
+        vote_count: "SoftVoteCount",
     ) -> None:
-        super().__init__(id, position, options, keep_traces)
+        super().__init__(id, position, options, keep_traces, hurry)
         self.soft = SoftTally()
         self.vote_count = vote_count
 
@@ -195,6 +202,14 @@ class SoftRecord(Record):
             self.soft.add(trace.answer, trace.soft)
             self.recount()
         return before
+
+    def grown(self, traces: Iterable[Trace]) -> "SoftRecord":
+        """What it would be with these traces; it stays as it is."""
+        soft, self.soft = self.soft, deepcopy(self.soft)
+        try:
+            return super().grown(traces)
+        finally:
+            self.soft = soft
 
     def merge(self, answer: str, into: str) -> None:
         """Two answers turned out to be one: their votes join under ``into``, in the place of the first launched."""
@@ -237,9 +252,11 @@ class SoftVoteCount(VoteCount):
         if policy.sees == "traces":
             raise InputError(f"{policy!r} weighs traces itself; soft votes need a policy of votes, such as okg.")
 
-    def new_record(self, id: str, position: int, options: int | None, keep_traces: bool) -> Record:
-        """The record of a question that has arrived."""
-        record = self._records[id] = SoftRecord(id, position, options, keep_traces, self)
+    def new_record(
+        self, id: str, position: int, options: int | None, keep_traces: bool, hurry: float | None = None
+    ) -> Record:
+        """The record of a question that has arrived; with a ``hurry`` its traces are raced."""
+        record = self._records[id] = SoftRecord(id, position, options, keep_traces, hurry, self)
         return record
 
     def learn(self, told: int) -> Iterable[Record]:

@@ -5,7 +5,7 @@ An arrival also decides how its questions are asked, and what happens when the p
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pets.core.allocator import Allocator
 from pets.engine.fetch import Fetcher, Receiver, TraceRequest
@@ -60,7 +60,15 @@ class Asking:
         seed = self.seeds.at(position % self.seeds.questions, first % self.seeds.cap)
         prompt = prompt_of(question.problem, self.system)
         return TraceRequest(
-            question.id, first, len(holds), prompt, seed, self.sampling, holds, owner=question, position=position
+            question.id,
+            first,
+            len(holds),
+            prompt,
+            seed,
+            self.sampling,
+            holds,
+            owner=question,
+            position=position,
         )
 
 
@@ -73,9 +81,15 @@ class Arrivals:
 
     def __init__(self, wiring: Wiring, asking: Asking, launches: Iterable[AwaitedLaunches] = ()) -> None:
         self._wiring, self._asking, self._launches = wiring, asking, list(launches)
+        self._hurry = 0.0
+        self._requests: dict[str, dict[asyncio.Task[None], TraceRequest]] = {}  # on their way, by question
 
     def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> None:
         """The driver begins to run."""
+
+    def hurry_by(self, hurry: float) -> None:
+        """Hurry questions that come from now on, where they do not say themselves how much."""
+        self._hurry = hurry
 
     def awaited(self) -> Iterable[AwaitedLaunches]:
         """Launches that are on their way already, once each."""
@@ -95,8 +109,10 @@ class Arrivals:
         return launches
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
-        """The request for launches of a question from number ``first`` on."""
-        return self._asking.request(question, first, holds)
+        """The request for launches of a question from number ``first`` on; streamed where it may be cancelled."""
+        request = self._asking.request(question, first, holds)
+        request.streamed = self._wiring.allocator.is_hurried(question.id)
+        return request
 
     def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
         """Fetch a request in a task, but for traces that an earlier run has paid for."""
@@ -104,9 +120,36 @@ class Arrivals:
         reuse, fetcher = self._wiring.reuse, self._wiring.fetcher
         for part, trace in ((request, None),) if reuse is None else reuse.parts(request, fetcher.pool):
             if reuse is None or trace is None:
-                group.create_task(fetcher.fetch(part, receiver))
+                task = group.create_task(fetcher.fetch(part, receiver))
+                if part.streamed:
+                    self._track(part, task)
             else:
                 group.create_task(reuse.deliver(part, trace, receiver, fetcher.pool))
+
+    def _track(self, request: TraceRequest, task: asyncio.Task[None]) -> None:
+        """Remember which task fetches a request, as long as it does."""
+        own = self._requests.setdefault(request.question, {})
+        own[task] = request
+
+        def forget(task: asyncio.Task[None]) -> None:
+            del own[task]
+            if not own:
+                self._requests.pop(request.question, None)
+
+        task.add_done_callback(forget)
+
+    def cancel(self, question: str) -> list[TraceRequest]:
+        """Cancel what is on its way of a question, but for traces that are there and being read; the requests, each
+        with what is written of it by now."""
+        requests: list[TraceRequest] = []
+        for task, request in list(self._requests.get(question, {}).items()):
+            if not (request.received or request.over):
+                request.over = True
+                if request.endpoint is not None and request.written is not None:
+                    self._wiring.fetcher.cancelled(request.endpoint)
+                task.cancel()
+                requests.append(request)
+        return requests
 
     def finish(self, question: OpenQuestion) -> None:
         """The policy wants nothing more of an idle question."""
@@ -205,7 +248,7 @@ class StreamArrivals(Arrivals):
             await self._wiring.ledger.admit(problem)
             if self._seen is not None:
                 self._seen.add(problem.id)
-            self._wiring.allocator.add(question.question)
+            self._wiring.allocator.add(replace(question.question, hurry=self._hurry))
         except (BudgetError, InputError) as error:
             self._refuse(problem.id, str(error))
         else:

@@ -102,7 +102,8 @@ def assemble(
     )
     pacing = Pacing(pace or Pace(spec.pacing.in_flight), wiring, costs)
     seeds = spec.seeds(len(problems))
-    asking = Asking(drawn, seeds, spec.reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
+    blocks = seeds.blocks(keys or {}, apart=spec.serving.batch_api)
+    asking = Asking(drawn, seeds, spec.reading.system, blocks)
     held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
     source = Arrivals(wiring, asking, held) if arrivals is None else arrivals(wiring, asking)
     settlement = Settlement(

@@ -73,11 +73,7 @@ def batched(spec: RunSpec, model: str) -> RunSpec:
         raise InputError(
             f"{name} decides trace by trace: that would be a job for each step. Choose okg, uniform or price:rounds=3."
         )
-    if (
-        isinstance(policy, IndexPolicy)
-        and not policy.blind
-        and not (policy.waves or spec.pacing.waves or spec.pacing.patience)
-    ):
+    if isinstance(policy, IndexPolicy) and not policy.blind and not policy.waves:
         policy = policy.with_waves(BATCH_WAVES)
     return spec.with_options(
         policy=spec_of(policy) or policy,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pets.answers.tool_calls import reading_of
+from pets.engine.endpoints import STOP_LOOKS_S, STOPS_WITHIN_S
 from pets.engine.question import answer_type_of, chosen_for, excerpt_of, prompt_of
 from pets.engine.spec import RunSpec
 from pets.errors import RefusedError, ReplyError, SamplerError, UnreachableError
@@ -14,7 +15,7 @@ from pets.openai.models import context_tokens
 from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.registry import spec_of
-from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.samplers import Completion, Prompt, Sampler, Sampling, Written
 from pets.samplers.openai import OpenAISampler
 
 PROBE_TOKENS = 256  # of each trace that only shows what the server honours
@@ -95,6 +96,7 @@ async def diagnose(
         _note_context(diagnosis)
         try:
             await _probe(diagnosis, sampler, problems[0] if problems else None, spec)
+            await _cancel(diagnosis, sampler, spec)
             await _ask(diagnosis, sampler, problems, spec)
         except SamplerError as error:
             diagnosis.add("traces", "fault", str(error))
@@ -184,6 +186,34 @@ async def _probe(diagnosis: Diagnosis, sampler: Sampler, problem: Problem | None
         diagnosis.add("usage", "ok", "tokens are what the server says")
     else:
         diagnosis.add("usage", "note", "the server tells no tokens: they are estimated from what came")
+
+
+async def _cancel(diagnosis: Diagnosis, sampler: Sampler, spec: RunSpec) -> None:
+    """Cancel a trace that has begun, and look whether the server works on no more requests than before it."""
+    before = await sampler.requests_running()
+    if before is None:
+        state: Literal["ok", "note"] = "ok" if sampler.stops else "note"
+        known = "it stops at the next token" if sampler.stops else "the server does not tell whether it stops"
+        diagnosis.add("cancel", state, known, "" if sampler.stops else "Runs have --hurry 0, unless you say otherwise.")
+        return
+    limit = _fitting(PROBE_TOKENS, PROBE_QUESTION, diagnosis.max_model_len)
+    written, sampling = Written(), replace(spec.sampling, max_tokens=limit)
+    trace = asyncio.ensure_future(sampler.sample_streamed(PROBE_QUESTION, spec.serving.seed, sampling, written))
+    while not trace.done() and not written.tokens:
+        await asyncio.wait([trace], timeout=STOP_LOOKS_S)
+    if trace.done():
+        await trace
+        diagnosis.add("cancel", "ok", "traces are too short to be cancelled")
+        return
+    trace.cancel()
+    for _ in range(round(STOPS_WITHIN_S / STOP_LOOKS_S)):
+        await asyncio.wait([trace], timeout=STOP_LOOKS_S)
+        if (await sampler.requests_running() or 0) <= before:
+            diagnosis.add("cancel", "ok", "the server stops when a request is cancelled")
+            return
+        await asyncio.sleep(STOP_LOOKS_S)
+    finding = f"the server is still at work {STOPS_WITHIN_S:g} s after a request was cancelled"
+    diagnosis.add("cancel", "note", finding, "Give --hurry 0: what is cancelled is paid for as a whole.")
 
 
 def _note_seeds(diagnosis: Diagnosis, pair: Sequence[Completion], again: Completion, sampling: Sampling) -> None:

@@ -5,7 +5,7 @@ as soon as it stops. A gateway submits one question at a time, and the driver lo
 
 Each concern is a class with its own state (:func:`pets.engine.assemble.assemble` puts them together); nothing of a
 driver is assigned after that. Budget is reserved before a launch is sent; a launch ends in exactly one of delivered,
-lost, released, abandoned.
+lost, released, abandoned, cancelled.
 """
 
 import asyncio
@@ -15,14 +15,13 @@ from contextlib import contextmanager
 
 from pets.core.allocator import Allocator
 from pets.engine.arrivals import Arrivals
-from pets.engine.fetch import Fetcher
+from pets.engine.fetch import Fetcher, TraceRequest
 from pets.engine.pacing import Pacing
 from pets.engine.question import OpenQuestion
 from pets.engine.questions import OpenQuestions
 from pets.engine.settlement import Settlement
 from pets.engine.stops import Ending, StopRules
 from pets.errors import StateError, first_error
-from pets.prompts import Prompt
 from pets.questions import Problem
 from pets.types import Launch
 
@@ -66,13 +65,11 @@ class Driver:
                     self.arrivals.begin(group, problems)
                     for id, numbers, holds in self.arrivals.awaited():
                         self._start(self.questions.get(id), numbers, holds)
-                    self.pacing.begin()
                     await self._loop()
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
         finally:
             self._group = None
-            self.pacing.close()
             self.close()
 
     def check_ready(self) -> None:
@@ -149,14 +146,17 @@ class Driver:
             self.questions.idle.discard(question.id)
             self.pacing.in_flight.launched(question.id, allowed)
             request = self.arrivals.request(question, numbers.start, tuple(holds[:allowed]))
-            for part in (request,) if allowed == 1 else self.fetcher.requests(request, self._max_n(request.prompt)):
+            for part in (request,) if allowed == 1 else self.fetcher.requests(request, self._max_n(request)):
                 self.arrivals.start(part, self.settlement, self._group)
         return len(numbers) - allowed
 
-    def _max_n(self, prompt: Prompt) -> int:
-        """Choices in one request: one where tokens are money and the reply would not tell whose they are."""
-        now = asyncio.get_running_loop().time()
-        return self.fetcher.pool_for(prompt).max_n_for(prompt.sender, now) if self._n_with_tokens else 1
+    def _max_n(self, request: TraceRequest) -> int:
+        """Choices in one request: one where it may be cancelled, or where tokens are money and the reply would not tell
+        whose they are."""
+        if request.streamed or not self._n_with_tokens:
+            return 1
+        now, prompt = asyncio.get_running_loop().time(), request.prompt
+        return self.fetcher.pool_for(prompt).max_n_for(prompt.sender, now)
 
 
 @contextmanager

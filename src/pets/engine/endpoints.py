@@ -9,11 +9,13 @@ limits are reached, says nothing of the others.
 
 import asyncio
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from pets.samplers import Sampler
 
+STOPS_WITHIN_S, STOP_LOOKS_S = 2.0, 0.05  # of a request that was cancelled
+MOST_LOOKS_AT_STOP = 3  # before a server is taken for one that goes on
 MINUTE_S = 60.0
 FAILURES_BEFORE_REST = 5
 MAX_REST_S = 30.0
@@ -172,6 +174,35 @@ class Endpoint:
                 self.blocked_until = max(self.blocked_until, now + min(reset_s, MINUTE_S))
 
 
+class StopChecks:
+    """Looks whether servers stop when a request is cancelled, by their own counters, after the first that are."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._looks: Counter[int] = Counter()  # by endpoint
+
+    def cancelled(self, endpoint: Endpoint, faults: Counter[str]) -> None:
+        """A request to a server is about to be cancelled; one that goes on is counted among the ``faults``."""
+        if endpoint.sampler.stops or self._looks[endpoint.number] >= MOST_LOOKS_AT_STOP:
+            return
+        self._looks[endpoint.number] += 1
+        task = asyncio.get_running_loop().create_task(self._look(endpoint, faults))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look(self, endpoint: Endpoint, faults: Counter[str]) -> None:
+        """Whether the server is at work on no more requests than are in flight, soon after one was cancelled."""
+        for _ in range(round(STOPS_WITHIN_S / STOP_LOOKS_S)):
+            await asyncio.sleep(STOP_LOOKS_S)
+            running = await endpoint.sampler.requests_running()
+            if running is None or endpoint.sampler.stops:
+                return
+            if running <= endpoint.requests_in_flight:
+                endpoint.sampler.stops = True
+                return
+        faults["cancelled and not stopped by the server"] += 1
+
+
 class EndpointPool:
     """The endpoints of a run or a gateway; ``rpm`` and ``tpm`` limit requests and tokens per minute at each."""
 
@@ -184,6 +215,7 @@ class EndpointPool:
         self.unknown_traces = 0  # of failures of unknown cost, since one was delivered
         self.last_failure = ""  # of these
         self.probe_at = 0.0  # where these were too many
+        self.stop_checks = StopChecks()
         self._max_n = max_n
         self._by_model: dict[str, EndpointPool] = {}  # in the order in which they were last asked for
 

@@ -113,7 +113,9 @@ def seen_in_store(store: str | None, model: str) -> tuple[float | None, float | 
     with Store.open(store, create=False) as opened:
         for summary in reversed(opened.runs()):
             if summary.settings.model == model and summary.answered:
-                seconds = [trace.seconds for trace in opened.view(summary.id).traces() if trace.error is None]
+                traces = opened.view(summary.id).traces(texts=False)
+                seconds = [trace.seconds for trace in traces if trace.error is None and trace.part is None]
                 mean = sum(seconds) / len(seconds) if seconds else None
-                return summary.tokens / summary.traces, mean, f"the traces of run {summary.id}"
+                whole = summary.traces + summary.cancelled_parts / 1000
+                return summary.tokens / whole, mean, f"the traces of run {summary.id}"
     return None, None, nothing

@@ -21,6 +21,10 @@ the servers of a model, it sends these one request every :data:`PROBE_S`, until 
 A failure that is free counts against the tries only when the server is serving others (or has nobody else to serve):
 an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 
+An attempt that is cancelled, because its question is settled or nobody waits for it any more, is charged for what was
+written of it where its server is known to stop, elsewhere for a whole trace. Whether a server stops its own counters
+tell, after the first that was cancelled (:meth:`Fetcher.cancelled`).
+
 A run that is told to end (:meth:`Fetcher.drain`) waits for the attempts that are out alone: what would be sent, or sent
 again, is given up instead.
 
@@ -42,7 +46,7 @@ from pets.core.budget import Budget
 from pets.engine.endpoints import Endpoint, EndpointPool
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.prompts import text_bytes
-from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.samplers import Completion, Prompt, Sampler, Sampling, Written
 from pets.store import StoredTrace
 from pets.types import Launch
 
@@ -68,7 +72,8 @@ class TraceRequest:
     """Launches ``first``, ``first + 1``, ... of one question in one request; ``holds`` is reserved for each.
 
     The reply says how many traces came unasked, or without their tokens; the ledger keeps its ``entry`` here while an
-    attempt is out.
+    attempt is out. Of an attempt at the server ``endpoint`` is where, and ``written`` how much there is of it, which is
+    known of one that is ``streamed``. ``received`` traces are being read; one that is ``over`` was cancelled.
     """
 
     question: str
@@ -92,6 +97,11 @@ class TraceRequest:
     attempt: int = 0  # models that would not take it
     seconds: float = 0.0  # that the last attempt was out
     reused: bool = False  # its trace was paid for by an earlier run: nothing is sent
+    streamed: bool = False
+    endpoint: Endpoint | None = None
+    written: Written | None = None
+    received: bool = False
+    over: bool = False
 
     @property
     def turn(self) -> int:
@@ -161,7 +171,7 @@ class Receiver(Protocol):
         """Launches are given up, of which the last attempt was not sampled or never sent."""
 
     def abandoned(self, request: TraceRequest) -> None:
-        """Nobody waits any more for an attempt in flight: charged."""
+        """Nobody waits any more for an attempt in flight: charged, for what was written of it where that is known."""
 
 
 class Fetcher:
@@ -249,7 +259,7 @@ class Fetcher:
 
     def remember(self, trace: StoredTrace, first: int = 0) -> None:
         """Take note of how long a trace took before the run was resumed; the first endpoint has the place ``first``."""
-        if trace.error is None and trace.seconds:
+        if trace.error is None and trace.part is None and trace.seconds:
             self.pool.delivered(trace.seconds)
             for endpoint in self.pool.endpoints:
                 endpoint.served |= first + endpoint.number == trace.endpoint
@@ -375,7 +385,9 @@ class Fetcher:
             if receiver is not None and not await self._open(request, receiver):
                 return None
             out, sent = True, clock()
-            completions = await endpoint.sampler.sample(request.prompt, request.size, request.seed, request.sampling)
+            request.endpoint, request.written = endpoint, Written()
+            completions = await self._sampled(endpoint.sampler, request, request.written)
+            request.received = True
             if untold := sum(map(TokenEstimator.needs_estimate, completions)):
                 self.faults["tokens estimated"] += untold
             if over := sum(completion.claimed_more for completion in completions):
@@ -390,16 +402,31 @@ class Fetcher:
         except (RefusedError, BusyError, ReplyError) as error:
             return error
         except BaseException:  # cancelled, or an error that ends the run
-            if out and receiver is not None:
+            if out and receiver is not None and not request.over:
                 receiver.abandoned(request)
             raise
         finally:
+            request.written = None
             request.seconds = max(0.0, clock() - sent)
             endpoint.end(request.size, entry, tokens, clock())
 
     async def _open(self, request: TraceRequest, receiver: Receiver) -> bool:
         """Have an attempt paid for."""
         return await receiver.opened(request)
+
+    async def _sampled(self, sampler: Sampler, request: TraceRequest, written: Written) -> list[Completion]:
+        prompt, size, seed, sampling = request.prompt, request.size, request.seed, request.sampling
+        if request.streamed and size == 1:
+            return [await sampler.sample_streamed(prompt, seed, sampling, written)]
+        return await sampler.sample(prompt, size, seed, sampling)
+
+    def cancelled(self, endpoint: Endpoint) -> None:
+        """An attempt is about to be cancelled: where that is not known, the server's counters tell whether it stops."""
+        self.pool.stop_checks.cancelled(endpoint, self.faults)
+
+    def prompt_tokens(self, prompt: Prompt) -> int:
+        """About how many tokens a prompt has, where no server has told."""
+        return self._lengths.prompt_tokens(prompt)
 
     async def _fetch_parts(self, request: TraceRequest, size: int, receiver: Receiver) -> None:
         async with asyncio.TaskGroup() as group:
@@ -540,13 +567,17 @@ class TokenEstimator:
             if place > 0:
                 prompt_tokens = cached_tokens = 0
             elif prompt_tokens is None:
-                prompt_tokens = 0 if completion.size is None else self._estimate(prompt.max_tokens)
+                prompt_tokens = 0 if completion.size is None else self.prompt_tokens(prompt)
             if (tokens, prompt_tokens) != (completion.tokens, completion.prompt_tokens):
                 completion = replace(
                     completion, tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens
                 )
             counted.append(completion)
         return counted
+
+    def prompt_tokens(self, prompt: Prompt) -> int:
+        """The tokens of a prompt."""
+        return self._estimate(prompt.max_tokens)
 
     def _estimate(self, size: int) -> int:
         """The tokens of so many bytes."""
@@ -582,7 +613,7 @@ def most_unknown_traces(budget: Budget) -> int:
     >>> most_unknown_traces(Budget(100)), most_unknown_traces(Budget(3000))
     (20, 150)
     """
-    mean = budget.spent / budget.settled if budget.spent else budget.currency.hold
+    mean = budget.spent / budget.settled if budget.settled and budget.spent else budget.currency.hold
     return max(MOST_UNKNOWN_TRACES, int(MOST_UNKNOWN_SHARE * budget.total / mean))
 
 

@@ -27,8 +27,8 @@ class Ledger:
 
     - an attempt is ``opened`` before it is sent, which returns when what is held for it is durable; where it raises,
       nothing is held; one that is ``reused`` is not sent, nor opened;
-    - each launch of an attempt that was opened then ends in exactly one of ``delivered``, ``lost``, ``released`` and
-      ``abandoned``, and may be opened again after ``lost`` and ``released``;
+    - each launch of an attempt that was opened then ends in exactly one of ``delivered``, ``lost``, ``released``,
+      ``abandoned`` and ``cancelled``, and may be opened again after ``lost`` and ``released``;
     - ``delivered`` returns when its traces are durable; the others return at once, and are written before anything that
       comes after them;
     - whatever breaks off, the next to open the store charges what was open at what was held for it, once.
@@ -63,6 +63,10 @@ class Ledger:
         """Nobody waits any more for an attempt: charged at what the traces cost that came of it, at all that is held
         where none did."""
 
+    def cancelled(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        """An attempt was cancelled, because its question is settled or nobody waits for it any more: charged at what
+        was written of each trace. What is delivered at once after it is written with it, or neither is."""
+
     async def given_up(self, traces: Sequence[StoredTrace]) -> None:
         """Launches of which attempts were lost are not tried again: as traces that failed, at what is charged already.
         Returns when they are durable."""
@@ -88,7 +92,7 @@ class _Transaction:
     holds: list[int] = field(default_factory=list)
     traces: list[StoredTrace] = field(default_factory=list)
     charged: list[tuple[Launch, int]] = field(default_factory=list)
-    cancelled: set[Launch] = field(default_factory=set)
+    dropped: set[Launch] = field(default_factory=set)
     answered: list[str] = field(default_factory=list)
     chosen: list[tuple[str, str]] = field(default_factory=list)
     wave: int | None = None
@@ -113,7 +117,7 @@ class _Transaction:
             self.traces,
             held=self.holds,
             charged=self.charged,
-            cancelled=sorted(self.cancelled),
+            dropped=sorted(self.dropped),
         )
         if self.answered:
             run.mark_answered(self.answered)
@@ -164,8 +168,8 @@ class RunLedger(Ledger):
         for launch, hold in zip(request.launches, request.holds, strict=True):
             if launch in self._charged:
                 transaction.charged.append((launch, hold))
-            elif launch in transaction.cancelled:  # given back a moment ago
-                transaction.cancelled.remove(launch)
+            elif launch in transaction.dropped:  # given back a moment ago
+                transaction.dropped.remove(launch)
             else:
                 transaction.launched.append(launch)
                 transaction.holds.append(hold)
@@ -195,7 +199,7 @@ class RunLedger(Ledger):
         holds = {launch: self._opened.pop(launch) for launch in request.launches if launch in self._opened}
         if holds:
             transaction = self._transaction()
-            transaction.cancelled.update(holds.keys() - self._charged)
+            transaction.dropped.update(holds.keys() - self._charged)
             transaction.charged += [(launch, -hold) for launch, hold in holds.items() if launch in self._charged]
 
     def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
@@ -205,6 +209,10 @@ class RunLedger(Ledger):
             self._write_traces([replace(trace, error=LOST) for trace in traces])
         else:
             self._forget(request.launches)
+
+    def cancelled(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        """As :meth:`Ledger.cancelled`."""
+        self._write_traces(traces)
 
     async def given_up(self, traces: Sequence[StoredTrace]) -> None:
         """As :meth:`Ledger.given_up`."""

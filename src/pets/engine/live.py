@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from pets.engine.batch import batch_samplers
+from pets.engine.pacing import hurry_of
 from pets.engine.sources import Sources
 from pets.errors import SamplerError
 from pets.openai.batch import BatchJob
@@ -36,6 +37,10 @@ class LiveRun:
         """Hear of every batch job that is handed in."""
         for sampler in batch_samplers(self.sources.samplers):
             sampler.on_job = on_job
+
+    async def hurry(self, hurry: float | None, usual: float) -> float:
+        """The hurry that the user says; else the ``usual`` one where all servers stop, or tell whether they do."""
+        return await hurry_of(hurry, self.sources.samplers, usual)
 
     async def models(self) -> list[str]:
         """The models that the servers list, as far as they do."""

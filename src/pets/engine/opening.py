@@ -179,8 +179,7 @@ def reopen_run(
     headers: Mapping[str, str] | None = None,
     sampler: Samplers | Mapping[str, Samplers] | None = None,
     concurrency: int | None = None,
-    waves: int | None = None,
-    patience: float | None = None,
+    hurry: float | None = None,
     answer: str | None = None,
     budget: str | None = None,
     max_traces: int | None = None,
@@ -201,8 +200,8 @@ def reopen_run(
             spec = spec.with_options(max_traces=max_traces)
         if concurrency is not None:
             spec = spec.with_options(concurrency=concurrency)
-        if waves is not None or patience is not None:
-            spec = spec.with_options(waves=waves, patience=patience)
+        if hurry is not None:
+            spec = spec.with_options(hurry=hurry)
         sources = sources_of(sampler, endpoint or record.endpoints, record.model or None, key, headers, spec)
         sources = sources.judged_by(judge_of(problems, spec.reading.answer))
         if budget is not None:

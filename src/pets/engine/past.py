@@ -38,7 +38,7 @@ class PastRun:
         self.awaited, never_sent = jobs
         self._whole_wave = not never_sent
         if never_sent:
-            run.write([], [], cancelled=never_sent)
+            run.write([], [], dropped=never_sent)
 
     def adopt(self, wiring: Wiring, costs: CostEstimator | UnitCost, on_trace: Callable[[StoredTrace], None]) -> None:
         """Take in all that was paid for; ``on_trace`` is called with each trace."""
@@ -54,7 +54,8 @@ class PastRun:
         adopt_run(wiring.allocator, run, labels, kind, pending, whole_wave=self._whole_wave)
         if isinstance(costs, CostEstimator):
             for trace in run.traces(texts=False):
-                costs.learn(trace.question, currency.cost(trace))
+                if trace.part is None:
+                    costs.learn(trace.question, currency.cost(trace))
 
     def _read_again(self) -> None:
         """Read what took too long when it came back, where its text was kept."""

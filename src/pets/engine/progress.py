@@ -174,13 +174,10 @@ class Snapshot:
     wave: int = 0
     waves: int = 0
     points_given_up: float = 0.0
-    wave_seconds_left: float | None = None
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the last wave is over, or the budget spent at this rate; ``None`` as long as nothing is known."""
-        if self.wave_seconds_left is not None:
-            return self.wave_seconds_left
+        """Until the budget is spent at this rate; ``None`` as long as nothing is known."""
         return self.expected_left / self.rate if self.rate > 0 else None
 
 
@@ -194,6 +191,8 @@ class Solution:
     that each model of a mixture gave; it is empty where one model was asked. ``reused`` counts the traces that other
     runs had paid for, by run; they are among ``traces``, and in ``spent`` at what they cost then. A run is ``settled``
     where further traces would have changed next to nothing, and the rest of its budget was kept.
+    ``cancelled`` traces were in flight when their questions were settled, and are in ``spent`` at what was written of
+    them.
     """
 
     run: int | None
@@ -216,6 +215,7 @@ class Solution:
     models: Mapping[str, int] = field(default_factory=dict)
     reused: Mapping[int, int] = field(default_factory=dict)
     settled: bool = False
+    cancelled: int = 0
 
     @property
     def accuracy(self) -> float | None:
@@ -271,7 +271,7 @@ class TraceTotals:
     """
 
     def __init__(self, price: Currency | None, on_trace: Callable[[StoredTrace], None] = lambda trace: None) -> None:
-        self.failed = self.lost = self.tokens = self.prompt_tokens = 0
+        self.failed = self.lost = self.cancelled = self.tokens = self.prompt_tokens = 0
         self.reused: Counter[int] = Counter()
         """Traces that other runs paid for, by run."""
         self._reused_tokens = self._reused_picodollars = 0
@@ -281,7 +281,7 @@ class TraceTotals:
         self._price, self._on_trace = price, on_trace
 
     def counted(self, trace: StoredTrace) -> None:
-        """A trace came back, or failed."""
+        """A trace came back, failed or was cancelled."""
         self.add(trace)
         self._on_trace(trace)
 
@@ -289,7 +289,8 @@ class TraceTotals:
         """Add a trace."""
         self.failed += trace.error is not None
         self.lost += trace.error == LOST
-        self.given[trace.model] += trace.error is None
+        self.cancelled += trace.part is not None
+        self.given[trace.model] += trace.error is None and trace.part is None
         self.tokens += trace.tokens
         self.prompt_tokens += trace.prompt_tokens
         picodollars = 0 if self._price is None else self._price.cost(trace)

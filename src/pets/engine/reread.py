@@ -63,7 +63,7 @@ def _read_anew(view: RunView, problems: Iterable[Problem], answer: str) -> Itera
         finish = "stop" if trace.finish == UNREAD else trace.finish
         origin = trace.reused_from or view.id
         blank = replace(trace, answer=None, spelling=None, finish=finish, soft=None, reused_from=origin)
-        if trace.error is None and not is_cut(finish):
+        if trace.error is None and trace.part is None and not is_cut(finish):
             unread = replace(blank, finish=UNREAD)
             read = read_again(types[trace.question], unread)
             blank = unread if read is unread else replace(read, finish=finish)

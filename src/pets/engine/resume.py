@@ -215,8 +215,6 @@ def run_pace(
         _traces_to_pace(spec, record, questions, run) if traces is None else traces,
         questions,
         spec.pacing.in_flight,
-        waves=spec.pacing.waves,
-        patience=spec.pacing.patience,
         needs_feedback=spec.spending.target_consistency is not None or not record.currency.counts_traces,
     )
 
@@ -232,14 +230,16 @@ def _traces_to_pace(spec: RunSpec, record: RunRecord, questions: int, run: RunVi
     return max(0, traces - (0 if run is None else run.load("topped_up_at") or 0))
 
 
-def new_allocator(spec: RunSpec, record: RunRecord, problems: Sequence[Problem], waves: int = 0) -> Allocator:
-    """A new allocator with the run's whole budget, which is spent in so many waves if any are given."""
+def new_allocator(
+    spec: RunSpec, record: RunRecord, problems: Sequence[Problem], waves: int = 0, hurry: float | None = None
+) -> Allocator:
+    """A new allocator with the run's whole budget, which is spent in so many waves if any are given, or raced."""
     questions = [Question(problem.id, options=options_of(problem, spec)) for problem in problems]
     budget = Budget(total_so_far(record, len(questions)), spec.spending.max_traces, record.currency)
     policy = spec.make_policy().with_waves(waves) if waves else spec.make_policy()
     horizon = None if policy.waves else len(questions)  # waves are planned over all questions at once
     votes = SoftVoteCount() if spec.reading.soft else VoteCount()
-    return Allocator(policy, budget, questions, horizon=horizon, seed=spec.serving.seed, votes=votes)
+    return Allocator(policy, budget, questions, horizon=horizon, seed=spec.serving.seed, votes=votes, hurry=hurry)
 
 
 def adopt_run(

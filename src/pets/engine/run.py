@@ -20,7 +20,7 @@ from pets.engine.question import Answer
 from pets.engine.resume import answers, new_allocator, note_end, options_of, stored_totals
 from pets.engine.reuse import Reuse
 from pets.engine.sources import Samplers
-from pets.engine.spec import RunOptions, RunSpec
+from pets.engine.spec import BATCH_HURRY, RunOptions, RunSpec
 from pets.errors import JobLeftError, StateError
 from pets.store import RunSummary, StoredTrace
 from pets.store.cache import TraceCache
@@ -106,8 +106,7 @@ class Engine(LiveRun):
         headers: Mapping[str, str] | None = None,
         sampler: Samplers | Mapping[str, Samplers] | None = None,
         concurrency: int | None = None,
-        waves: int | None = None,
-        patience: float | None = None,
+        hurry: float | None = None,
         answer: str | None = None,
         budget: str | None = None,
         max_traces: int | None = None,
@@ -131,8 +130,7 @@ class Engine(LiveRun):
             headers=headers,
             sampler=sampler,
             concurrency=concurrency,
-            waves=waves,
-            patience=patience,
+            hurry=hurry,
             answer=answer,
             budget=budget,
             max_traces=max_traces,
@@ -160,7 +158,7 @@ class Engine(LiveRun):
 
         With ``drain`` the run waits for requests in flight, batch jobs too, and asks nothing more.
         """
-        driver = self._driver = self._driver or self._start(leaves_jobs=not drain)
+        driver = self._driver = self._driver or self._start(await self._hurry(), leaves_jobs=not drain)
         driver.check_ready()
         driver.stops.drain(on=drain)
         if self.origin == "finished":
@@ -235,7 +233,6 @@ class Engine(LiveRun):
             wave=allocator.wave + 1 if self.pace.waves else 0,
             waves=max(self.pace.waves, allocator.wave + 1) if self.pace.waves else 0,
             points_given_up=self.points_given_up,
-            wave_seconds_left=driver.pacing.clock.seconds_left(now, allocator.waves_left),
             faults=dict(self.faults + driver.fetcher.faults),
             outage=driver.fetcher.outage_state,
             expected=expected_so_far(allocator, self._ids) if look and allocator.told else None,
@@ -266,6 +263,7 @@ class Engine(LiveRun):
             models={share.name: counted.given[index] for index, share in enumerate(self.spec.serving.models)},
             reused=dict(counted.reused),
             settled=driver.stops.enough == "settled",
+            cancelled=counted.cancelled,
         )
 
     def _over(self, driver: Driver) -> bool:
@@ -281,14 +279,20 @@ class Engine(LiveRun):
             raise StateError("the run has not begun; await engine.run() first.")
         return self._driver
 
-    def _start(self, *, leaves_jobs: bool) -> Driver:
+    async def _hurry(self) -> float | None:
+        """How much the questions are hurried; batch jobs are not raced."""
+        if self.spec.serving.batch_api or self.origin == "finished":
+            return None
+        return await self.hurry(self.spec.pacing.hurry, BATCH_HURRY)
+
+    def _start(self, hurry: float | None, *, leaves_jobs: bool) -> Driver:
         """The driver of a new run, or of an old one with all that it has paid for."""
         spec, problems = self.spec, self.problems
         past = None
         if self.stored_run is not None:
             past = PastRun(self.stored_run, spec, problems, self._opened.keys, self.sources.first)
         awaited = [] if past is None else past.awaited
-        allocator = new_allocator(spec, self.record, problems, self.pace.waves)
+        allocator = new_allocator(spec, self.record, problems, self.pace.waves, hurry)
         costs = costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run
         if self.stored_run is not None:
             self.faults.update(self.stored_run.load("faults") or {})

@@ -1,14 +1,18 @@
 """What becomes of a request: its traces are read, written down and told; or it is charged, or given back.
 
 Laws: a launch is in the ledger before it is sent, and a trace before it is counted; whatever fails, a launch is
-delivered, lost, released or abandoned exactly once.
+delivered, lost, released, abandoned or cancelled exactly once. What is cancelled is written with the trace that settled
+the vote, or neither is: a process that dies before has open launches, which are charged at all that is held for them.
 """
 
+import asyncio
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pets.answers.base import Reading
-from pets.core.cost import CostEstimator, UnitCost
+from pets.core.cost import SHRINKAGE_TRACES, CostEstimator, UnitCost
 from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import FATAL_STATUSES, TraceRequest
 from pets.engine.pacing import Pacing
@@ -16,10 +20,16 @@ from pets.engine.question import OpenQuestion
 from pets.engine.reading import TraceReading, stored_answer
 from pets.errors import BudgetError, RefusedError, SamplerError
 from pets.samplers import Completion
+from pets.samplers.mixture import MixtureSampler
 from pets.store import StoredTrace
+from pets.store.records import CANCELLED
 from pets.types import Launch, Trace, Usage
 
+Ended = tuple[TraceRequest, StoredTrace | None]
+"""A request that was cancelled, and the trace as which it is charged; none where it was never sent."""
+
 NOTHING = Usage()
+WHOLE = 1000  # thousandths of a trace
 GIVEN_UP = "trace given up after its last try"  # a fault's name
 
 
@@ -46,9 +56,11 @@ class Settlement:
         """Traces that were in flight, or not read yet, when the run was broken off: charged."""
         self.reading, self.costs = reading, costs
         self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
-        self._stops, self._faults, self._wake = wiring.stops, wiring.fetcher.faults, wiring.wake
+        self._stops, self._fetcher, self._wake = wiring.stops, wiring.fetcher, wiring.wake
         self._arrivals, self._pacing = arrivals, pacing
         self._confidence, self._first_endpoint, self._on_trace = confidence, first_endpoint, on_trace
+        self._writing: dict[str, list[Trace]] = {}  # read and not counted yet, by question
+        self._whole: Counter[str] = Counter()  # tokens and traces, of those that came to their end
 
     # -- before a request is sent ---------------------------------------------------------------------------------
 
@@ -92,15 +104,28 @@ class Settlement:
         traces = self._stored(request, completions, readings, endpoint, seconds)
         traces = self.reading.with_soft_votes(question, traces, completions)
         question.keep_raw(request.first, completions)
-        await self._ledger.delivered(request, traces)
         lost = self._lost_before(request)
+        writing = self._writing.setdefault(question.id, [])
+        writing += (counted := [self._counted(question, trace, lost) for trace in traces])
+        cancelled = self._cancel_if_settled(question, writing)
+        try:
+            await self._ledger.delivered(request, traces)
+        finally:
+            for one in counted:
+                writing.remove(one)
+            if not writing:
+                del self._writing[question.id]
+        for _ in range(2 if cancelled else 0):  # connections are closed before a policy begins to calculate
+            await asyncio.sleep(0)
         for trace, hold in zip(traces, request.holds, strict=False):
             self._tell(question, trace, hold, lost)
+        self._end_cancelled(question, cancelled)
+        self._end_cancelled(question, self._cancel_if_settled(question, writing))  # several may have come at once
         if request.surplus:
             self._charge_surplus(request)
         self._stops.delivered()
         if self._confidence is not None and completions[0].confidence is None:
-            self._faults["no log-probabilities"] += 1
+            self._fetcher.faults["no log-probabilities"] += 1
         self._wake()
 
     def released(self, request: TraceRequest, error: SamplerError | None) -> None:
@@ -125,7 +150,7 @@ class Settlement:
     async def failed(self, request: TraceRequest, error: SamplerError) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.failed`: what was charged casts no vote."""
         self._arrivals.failed(request.owner, error)
-        self._faults[GIVEN_UP] += request.size
+        self._fetcher.faults[GIVEN_UP] += request.size
         lost, attempt = self._lost_before(request), self._attempt(request)[0]
         self._ledger.lost(request, attempt)
         traces = self._failed_traces(request, error, attempt, request.lost)
@@ -140,7 +165,7 @@ class Settlement:
         if error is not None:
             self._arrivals.failed(question, error)
         if not self._stops.may_resume:  # else a run that goes on asks again
-            self._faults[GIVEN_UP] += request.size
+            self._fetcher.faults[GIVEN_UP] += request.size
         self._ledger.released(request)
         traces = self._failed_traces(request, error, NOTHING, request.lost - 1) if request.lost else []
         if traces:
@@ -154,10 +179,90 @@ class Settlement:
         """As :meth:`~pets.engine.fetch.Receiver.abandoned`."""
         if self._stops.turned_away:
             self._ledger.released(request)
+            return
+        self.traces_abandoned += request.size
+        if self._is_known(request):
+            trace = self._cancelled_trace(request)
+            self._ledger.cancelled(request, [trace])
+            self._arrivals.charge_abandoned(request.owner, [self._counted(request.owner, trace, NOTHING)])
         else:
-            self.traces_abandoned += request.size
             self._ledger.abandoned(request, ())
             self._arrivals.charge_abandoned(request.owner, self._attempt(request))
+        if request.endpoint is not None:
+            self._fetcher.cancelled(request.endpoint)
+
+    # -- when its question is settled -----------------------------------------------------------------------------
+
+    def _cancel_if_settled(self, question: OpenQuestion, writing: Sequence[Trace]) -> list[Ended]:
+        """Cancel what is in flight of a hurried question that is settled once the traces being written are counted.
+
+        It is in the ledger when this returns, to be written with what comes next.
+        """
+        id = question.id
+        if id not in self._questions.by_id or not self._allocator.is_hurried(id):
+            return []
+        if self._pacing.in_flight.of(id) <= len(writing) or not self._allocator.settles(id, writing):
+            return []
+        ended: list[Ended] = []
+        for request in self._arrivals.cancel(id):
+            sent = request.written is not None
+            trace = self._cancelled_trace(request) if sent or request.lost else None
+            if trace is None:
+                self._ledger.released(request)
+            else:
+                self._ledger.cancelled(request, [trace])
+            ended.append((request, trace))
+        return ended
+
+    def _end_cancelled(self, question: OpenQuestion, ended: Sequence[Ended]) -> None:
+        """Count what was cancelled, and take back what was never sent."""
+        for request, trace in ended:
+            if trace is not None:
+                self._tell(question, trace, request.holds[0], self._lost_before(request))
+            elif question.id in self._questions.by_id:
+                self._allocator.take_back(request.launches[0])
+                self.costs.release(request.holds[0])
+                self._back(question, question.id)
+
+    def _is_known(self, request: TraceRequest) -> bool:
+        """Whether it is known what an attempt that is cancelled now has cost: its server streams, and stops."""
+        endpoint, written = request.endpoint, request.written
+        return endpoint is not None and written is not None and written.seen and endpoint.sampler.stops
+
+    def _cancelled_trace(self, request: TraceRequest) -> StoredTrace:
+        """An attempt that is cancelled now, as a trace without a vote, at what was written of it; whole where that is
+        not known, and nothing but what was lost before where none is out."""
+        lost, tally = self._lost_before(request), self._allocator.tally(request.question)
+        now, written = asyncio.get_running_loop().time(), request.written
+        batch = self._whole["tokens"] / max(1, self._whole["traces"])
+        mean = (tally.mean_tokens * tally.returned + SHRINKAGE_TRACES * batch) / (tally.returned + SHRINKAGE_TRACES)
+        tokens = prompt_tokens = cached_tokens = part = 0
+        if written is not None:
+            told = written.prompt_tokens
+            prompt_tokens = self._fetcher.prompt_tokens(request.prompt) if told is None else told
+            cached_tokens, tokens = written.cached_tokens, min(written.tokens_by(now), request.sampling.token_limit)
+            request.estimated = int(not written.told)
+            part = max(1, min(WHOLE, math.ceil(WHOLE * tokens / mean))) if mean else WHOLE
+            if not self._is_known(request):
+                part, whole = WHOLE, self._attempt(request)[0]
+                tokens = max(tokens, whole.tokens, round(mean))
+        sampler = None if request.endpoint is None else request.endpoint.sampler
+        usage = Usage(tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens)
+        own = sampler.currency if isinstance(sampler, MixtureSampler) else None
+        return StoredTrace(
+            request.question,
+            request.first,
+            finish=CANCELLED,
+            endpoint=self._first_endpoint + (0 if request.endpoint is None else request.endpoint.number),
+            tries=request.tries + 1,
+            wasted=request.lost,
+            model=sampler.model if isinstance(sampler, MixtureSampler) else 0,
+            tokens=tokens + lost.tokens,
+            prompt_tokens=prompt_tokens + lost.prompt_tokens,
+            cached_tokens=cached_tokens,
+            cost=None if own is None else own.cost(usage) + own.cost(lost),
+            part=part,
+        )
 
     # -- how that counts ------------------------------------------------------------------------------------------
 
@@ -219,23 +324,32 @@ class Settlement:
             return
         for absorbed, into in question.pop_merges():
             allocator.merge(id, absorbed, into)
-        label = None if trace.answer is None else question.label(trace.answer)
-        counted = trace.trace(self._confidence)
-        if label != counted.answer or lost.tokens or lost.prompt_tokens or lost.cost:
-            counted = replace(
-                counted,
-                answer=label,
-                tokens=counted.tokens - lost.tokens,
-                prompt_tokens=counted.prompt_tokens - lost.prompt_tokens,
-                cost=None if counted.cost is None else counted.cost - (lost.cost or 0),
-            )
-        self.costs.settle(id, hold, allocator.budget.currency.cost(counted))
+        counted = self._counted(question, trace, lost)
+        if trace.part is None:
+            self._whole.update(tokens=counted.tokens, traces=1)
+            self.costs.settle(id, hold, allocator.budget.currency.cost(counted))
+        else:
+            self.costs.release(hold)
         allocator.tell(counted)
         self._back(question, id)
         first = self._stops.first_traces
-        if first is not None and not first.passed:
+        if first is not None and not first.passed and trace.part is None:
             first.count(trace, self._questions.type_name(question.problem))
         self._on_trace(trace)
+
+    def _counted(self, question: OpenQuestion, trace: StoredTrace, lost: Usage) -> Trace:
+        """What the allocator is told: its class, and its cost without attempts that were ``lost`` before it."""
+        label = None if trace.answer is None else question.label(trace.answer)
+        counted = trace.trace(self._confidence)
+        if label == counted.answer and not (lost.tokens or lost.prompt_tokens or lost.cost):
+            return counted
+        return replace(
+            counted,
+            answer=label,
+            tokens=counted.tokens - lost.tokens,
+            prompt_tokens=counted.prompt_tokens - lost.prompt_tokens,
+            cost=None if counted.cost is None else counted.cost - (lost.cost or 0),
+        )
 
     def _give_up(self, question: OpenQuestion, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """Take back launches that will not be paid for, but for attempts before (``traces``); their question is asked
@@ -251,7 +365,7 @@ class Settlement:
 
     def _back(self, question: OpenQuestion, id: str) -> None:
         """A launch is over, one way or another."""
-        if not self._pacing.back(id):
+        if not self._pacing.in_flight.back(id):
             self._questions.rest(question)
 
     def _charge_surplus(self, request: TraceRequest) -> None:

@@ -29,6 +29,7 @@ up a run as its own spec says."""
 TOP_LOGPROBS = 20
 MIN_SEEDS = 4096  # per question
 CONCURRENCY = 64  # traces in flight, where nobody says
+BATCH_HURRY, ARRIVING_HURRY = 0.25, 0.5  # of a list of questions, and of those that come one by one, where servers stop
 
 
 class RunOptions(TypedDict, total=False):
@@ -38,8 +39,7 @@ class RunOptions(TypedDict, total=False):
     policy: str | Policy
     max_traces: int | None
     concurrency: int | None
-    waves: int | None
-    patience: float | None
+    hurry: float | None
     batch_api: bool
     answer: str | AnswerType | None
     instruct: bool
@@ -141,22 +141,14 @@ class PacingSpec:
         verbs=("solve", "stream", "pool", "serve", "resume"),
         operational=True,
     )
-    waves: int | None = setting(
+    hurry: float | None = setting(
         None,
-        "In how many parallel batches the budget is spent at most; each is decided from all before it.",
-        within=Interval(1),
-        verbs=("solve", "batch", "resume"),
+        "How many traces of a question are in flight beyond those that it must have; when its vote is settled they are "
+        "cancelled. 0 costs nothing; 0.5 about a tenth more tokens for half the time; 1 a fifth more for another fifth "
+        "of the time. If not given 0.25, or 0.5 where questions come one by one, and 0 where the server may not stop.",
+        within=Interval(0),
+        verbs=("solve", "stream", "serve", "resume"),
         operational=True,
-        rare=True,
-    )
-    patience: float | None = setting(
-        None,
-        "How long the run may take, as a multiple of all traces at once; more time spends the budget better. If "
-        "neither this nor --waves is given: 2, or 4 waves where a batch is small.",
-        within=Interval(1),
-        verbs=("solve", "batch", "resume"),
-        operational=True,
-        rare=True,
     )
     open_questions: int | None = setting(
         None,
@@ -169,8 +161,6 @@ class PacingSpec:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.waves is not None and self.patience is not None:
-            raise InputError("waves and patience both say how long a run may take: give one.")
 
     @property
     def in_flight(self) -> int:
@@ -433,6 +423,9 @@ class RunSpec:
                 spending["policy"] = policies()[policy["name"]].from_plain(policy["options"])
             if spending.get("price") is not None:
                 spending["price"] = TokenPrice(**spending["price"])
+            waves, _ = (values["pacing"].pop(name, None) for name in ("waves", "patience"))  # of runs of before
+            if waves and serving.get("batch_api") and isinstance(spending.get("policy"), str):
+                spending["policy"] = as_policy(spending["policy"]).with_waves(waves)
             serving["models"] = shares_from_plain(serving.get("models", ()))
             serving["headers"] = tuple(serving.get("headers", ()))
             sampling["stop"] = tuple(sampling.get("stop", ()))

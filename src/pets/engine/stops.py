@@ -92,10 +92,10 @@ class FirstTraces:
         Those that failed tell of the server as it was then.
         """
         for trace in run.traces(texts=False):
-            if trace.error is None:
+            if trace.error is None and trace.part is None:
                 self.count(trace, answer_type)
         if self.failed:
-            for trace in islice(run.traces(), self.size):
+            for trace in islice((trace for trace in run.traces() if trace.part is None), self.size):
                 self._quote(trace, outcome_of(trace))
 
     def _quote(self, trace: StoredTrace, outcome: Outcome) -> None:

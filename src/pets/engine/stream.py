@@ -30,7 +30,7 @@ from pets.engine.past import charge_lost
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.resume import adopt_run, kept_going, note_end, rebudgeted, spec_to_read
 from pets.engine.sources import Sources
-from pets.engine.spec import RunSpec
+from pets.engine.spec import ARRIVING_HURRY, RunSpec
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans import Drift, StreamPlan, left_by_windows
 from pets.policies.price import PriceRule
@@ -42,7 +42,7 @@ from pets.types import Trace
 
 WINDOW_QUESTIONS = 100  # where a stream has no end and no window was named
 OPEN_QUESTIONS = 8  # where nobody says
-COLD_POLICY = "price:rounds=3"  # without a plan, where nobody names another
+COLD_POLICY = "price:warmup=2"  # without a plan, where nobody names another
 UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet to come
 
 
@@ -146,7 +146,7 @@ class Stream(LiveRun):
         if not budget.currency.counts_traces and judge_of((), spec.reading.answer):
             raise InputError("a stream that is judged counts traces: give its budget without a unit.")
         seed, horizon = spec.serving.seed, self.spec.spending.horizon
-        allocator = Allocator(spec.make_policy(), budget, horizon=horizon, seed=seed)
+        allocator = Allocator(spec.make_policy(), budget, horizon=horizon, seed=seed, hurry=0.0)
         costs = costs_of(spec, budget)  # refuses a budget that pays for no trace: then there is no run
         if past is None and store is not None:
             self.stored_run = self._create(store, budget, name, source)
@@ -174,6 +174,7 @@ class Stream(LiveRun):
         budget: str | None = None,
         keep_going: bool = False,
         concurrency: int | None = None,
+        hurry: float | None = None,
         drift: Drift | None = None,
         on_alarm: Callable[[Drift], None] = lambda drift: None,
     ) -> Self:
@@ -191,8 +192,10 @@ class Stream(LiveRun):
             record = stored.settings if budget is None else _with_budget(stored, budget)
             record = kept_going(record) if keep_going else record
             spec = spec_to_read(stored, record)
-            if concurrency is not None:
-                spec = spec.with_options(concurrency=concurrency)
+            spec = spec.with_options(
+                concurrency=concurrency or spec.pacing.concurrency,
+                hurry=spec.pacing.hurry if hurry is None else hurry,
+            )
             window = None if record.window is None else Window(*record.window)
             self = cls(
                 spec,
@@ -225,6 +228,7 @@ class Stream(LiveRun):
         """Until the questions end and all are answered, or until :meth:`drain`."""
         driver, run = self.driver, self.stored_run
         driver.check_ready()
+        driver.arrivals.hurry_by(await self.hurry(self.spec.pacing.hurry, ARRIVING_HURRY))
         asked = (self.spec.asked(problem) async for problem in problems)
         try:
             async with self._ledger:
@@ -285,7 +289,8 @@ class Stream(LiveRun):
             self.launches_lost += sum(trace.error == LOST for trace in group)
             for trace in group:
                 wiring.fetcher.remember(trace)
-                costs.learn(id, run.settings.currency.cost(trace))
+                if trace.part is None:
+                    costs.learn(id, run.settings.currency.cost(trace))
             for trace in group[:K0] if over else group:
                 asked[id].add(trace)
             if over:

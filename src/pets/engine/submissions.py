@@ -5,7 +5,7 @@ Their tasks end with the wait: who leaves is charged for the requests in flight,
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pets.answers.base import AnswerType
@@ -21,7 +21,7 @@ from pets.questions import Problem
 from pets.samplers import Completion, Sampling, Seeds
 from pets.types import Trace
 
-Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "failed", "cut", "single"]
+Stop = Literal["policy", "max_traces", "deadline", "budget", "failed", "cut", "single"]
 """What ended a vote."""
 
 
@@ -29,18 +29,18 @@ Stop = Literal["policy", "max_traces", "rounds", "deadline", "budget", "failed",
 class VoteLimits:
     """How one question is asked, and what ends its vote beside the policy.
 
-    ``deadline`` is the event loop's time. ``weighted`` votes count by confidence. ``single`` takes one trace without
-    the policy. ``answer`` says how answers are read, whatever the question says; ``reader`` reads those that are no
-    texts, such as tool calls. ``context`` is opaque to the driver: the ledger gets it with each request. Places in
-    flight, and turns in reading and comparing, are shared by ``payer``. Traces that are ``held``, by launch number,
-    are not asked for again.
+    ``deadline`` is the event loop's time, ``hurry`` the question's own. ``weighted`` votes count by confidence.
+    ``single`` takes one trace without the policy. ``answer`` says how answers are read, whatever the question says;
+    ``reader`` reads those that are no texts, such as tool calls. ``context`` is opaque to the driver: the ledger
+    gets it with each request. Places in flight, and turns in reading and comparing, are shared by ``payer``. Traces
+    that are ``held``, by launch number, are not asked for again.
     """
 
     sampling: Sampling
     seed: int
     max_traces: int
     deadline: float
-    rounds: int | None = None
+    hurry: float | None = None
     weighted: bool = False
     single: bool = False
     reader: TraceReader | None = None
@@ -54,9 +54,8 @@ class VoteLimits:
 class VoteOutcome:
     """What became of a vote: its ``answer``, or the ``error`` where no trace came back.
 
-    ``timed_out``: the deadline came, and nothing else went wrong. ``rounds`` of traces after the first were asked for,
-    ``retries`` attempts failed. The policy planned with ``mean_left`` traces per question, and stopped at
-    ``log_price``. ``question`` holds the traces.
+    ``timed_out``: the deadline came, and nothing else went wrong. ``retries`` attempts failed. The policy planned
+    with ``mean_left`` traces per question, and stopped at ``log_price``. ``question`` holds the traces.
     """
 
     question: OpenQuestion
@@ -65,7 +64,6 @@ class VoteOutcome:
     error: SamplerError | BudgetError | None
     stopped: Stop
     timed_out: bool
-    rounds: int
     retries: int
     mean_left: float | None
     log_price: float | None
@@ -84,7 +82,7 @@ class OpenVote:
         self.question, self.limits = question, limits
         self.stopped: Stop = "single" if limits.single else "policy"
         self.error: SamplerError | BudgetError | None = None
-        self.launched = self.rounds = self.retries = 0
+        self.launched = self.retries = 0
         self.mean_left: float | None = None
         self.log_price: float | None = None
         self.tasks: asyncio.TaskGroup | None = None
@@ -99,7 +97,6 @@ class OpenVote:
             error=self.error or outage,
             stopped=self.stopped,
             timed_out=self.stopped == "deadline" and self.error is None,
-            rounds=self.rounds,
             retries=self.retries,
             mean_left=self.mean_left,
             log_price=self.log_price,
@@ -148,7 +145,8 @@ class Submissions(Arrivals):
 
     async def _vote(self, vote: OpenVote) -> None:
         """Let the policy decide until it has enough; the question's tasks are a group of its own."""
-        self._wiring.allocator.add(vote.question.question)
+        hurry = self._hurry if vote.limits.hurry is None else vote.limits.hurry
+        self._wiring.allocator.add(replace(vote.question.question, hurry=hurry))
         self._wiring.questions.open(vote.question)
         try:
             async with asyncio.TaskGroup() as vote.tasks:
@@ -194,15 +192,15 @@ class Submissions(Arrivals):
         pending = allocator.pending(question.id)
         allocator.withdraw(question.id)
         for launch in pending:
-            allocator.cancel(launch)
+            allocator.take_back(launch)
         self._wiring.in_flight.back(question.id, self._wiring.in_flight.of(question.id))
         self._wiring.wake()
 
     def _answer(self, vote: OpenVote) -> Answer:
-        """The vote over the launch-order prefix of what came back."""
-        policy = self._wiring.allocator.policy
+        """The vote over the launch-order prefix of what came back; in a race over all of it."""
+        policy, hurried = self._wiring.allocator.policy, bool(vote.question.totals.cancelled)
         return vote.question.answer(
-            vote.question.verdict(weighted=vote.limits.weighted),
+            vote.question.verdict(weighted=vote.limits.weighted, raced=hurried),
             lambda decision: policy_certificate(policy, decision),
             complete=vote.stopped == "policy",
             zone=policy.zone,
@@ -214,12 +212,9 @@ class Submissions(Arrivals):
         """How many of the traces that the policy wants next the request itself allows."""
         vote = self.votes[question.id]
         limits, now = vote.limits, asyncio.get_running_loop().time()
-        vote.rounds += bool(vote.launched) and not self._wiring.in_flight.of(question.id)
         allowed = min(launches, limits.max_traces - vote.launched)
         if question.totals.cut == len(question.traces or ()) >= K0:  # the next would be cut as well
             vote.stopped, allowed = "cut", 0
-        elif limits.rounds is not None and vote.rounds > limits.rounds:
-            vote.stopped, allowed = "rounds", 0
         elif vote.launched and now + self._wiring.fetcher.pool_for(question.problem.prompt).latency_s > limits.deadline:
             vote.stopped, allowed = "deadline", 0
         elif allowed < launches:
@@ -242,6 +237,7 @@ class Submissions(Arrivals):
             owner=question,
             context=limits.context,
             position=question.position,
+            streamed=not limits.single and self._wiring.allocator.is_hurried(question.id),
         )
 
     def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
@@ -251,7 +247,7 @@ class Submissions(Arrivals):
         for part in self._parts(vote, request):
             work = self._fetch(vote, part, receiver)
             try:
-                vote.tasks.create_task(work)
+                self._track(part, vote.tasks.create_task(work))
             except RuntimeError:  # its tasks are being cancelled: the vote is about to take all this back
                 work.close()
 

@@ -27,10 +27,11 @@ from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.engine.assemble import assemble_submissions, fetcher_of
 from pets.engine.models import Models
+from pets.engine.pacing import hurry_of
 from pets.engine.places import Places
 from pets.engine.question import cached_answer_type
 from pets.engine.sources import Sources
-from pets.engine.spec import RunSpec
+from pets.engine.spec import ARRIVING_HURRY, RunSpec
 from pets.errors import InputError, PetsError, SamplerError, StateError
 from pets.gateway.auth import KeyStore, refuse_foreign_site
 from pets.gateway.completions import Voting
@@ -148,7 +149,7 @@ def _allocator(spec: RunSpec, mean_budget: float) -> Allocator:
         )
     total = int(mean_budget * window)
     policy.quota(Tally((3, 1)), View(total, window, max_traces))
-    return Allocator(policy, Budget.per_window(window, total, cap=max_traces))
+    return Allocator(policy, Budget.per_window(window, total, cap=max_traces), hurry=0.0)
 
 
 def serve(
@@ -187,6 +188,8 @@ def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         try:
             await state.ledger.begin()
+            hurry = await hurry_of(state.settings.spec.pacing.hurry, state.upstream.samplers, ARRIVING_HURRY)
+            state.submissions.hurry_by(hurry)
             yield
         finally:
             await state.close()

@@ -23,7 +23,7 @@ TOP_LOGPROBS = 20  # per token, for weighted votes
 SEEDS = 2**31 - 4096  # llama.cpp's end below 2**32
 SEED_DIGITS = 12  # of a digest
 LOGGED_OF_A_VOTE = (
-    "traces", "lost", "estimated", "claimed_more", "rounds", "stopped", "seconds", "upstream_seconds",
+    "traces", "lost", "estimated", "cancelled", "claimed_more", "stopped", "seconds", "upstream_seconds",
 )  # fmt: skip
 
 sampling_of = lru_cache(maxsize=256)(Sampling)  # whose checks take longer than the rest of a request's preparation
@@ -83,7 +83,7 @@ class Voting:
                 seed=seed,
                 max_traces=options.max_traces,
                 deadline=begun + options.timeout,
-                rounds=options.rounds,
+                hurry=options.hurry,
                 weighted=options.weighted,
                 single=options.max_traces == 1 or account.kind == "fallback",
                 reader=_reader(options.ignore) if options.tools else None,

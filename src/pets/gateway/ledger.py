@@ -18,11 +18,13 @@ back, whatever the clock does.
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Literal
 
+from pets.core.budget import whole_traces
 from pets.core.money import Currency
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import Ledger
@@ -59,10 +61,11 @@ class RequestAccount:
     """Who pays for one request, the most that a trace of it may take, and what came of it so far.
 
     ``max_tokens`` and ``prompt_tokens`` are the most that a trace and its prompt may take. ``delivered`` traces came
-    back, ``lost`` ones were paid for and did not; ``estimated`` ones came without their tokens, ``claimed_more`` with
-    more than they may have. All this has ``spent`` so much. ``upstream_s`` are the seconds in which an attempt was out.
-    A ``fallback`` is written down and not counted: the budget is used up. ``question`` is the digest under which its
-    traces are kept, where they are; ``reused`` ones were paid for before.
+    back, ``lost`` ones were paid for and did not, ``cancelled`` ones in part; ``estimated`` ones came
+    without their tokens, ``claimed_more`` with more than they may have. All this has ``spent`` so much. ``upstream_s``
+    are the seconds in which an attempt was out. A ``fallback`` is written down and not counted: the budget is used up.
+    ``question``
+    is the digest under which its traces are kept, where they are; ``reused`` ones were paid for before.
     """
 
     key: ApiKey
@@ -73,6 +76,7 @@ class RequestAccount:
     prompt_tokens: int = 0
     delivered: int = 0
     lost: int = 0
+    cancelled: int = 0
     estimated: int = 0
     claimed_more: int = 0
     spent: int = 0
@@ -117,6 +121,7 @@ class GatewayLedger(Ledger):
         self.total = backend.balance(TOTAL)
         self.total.limit = total
         self._open: dict[int, Reservation] = {}
+        self._paid_parts: Counter[str] = Counter()  # by key: thousandths paid for, for its next cancelled ones
         self.on_settled: Callable[[Reservation, Charge], None] = lambda reservation, charge: None
 
     @property
@@ -260,6 +265,27 @@ class GatewayLedger(Ledger):
             self._settle_delivered(request, traces)
         else:
             self.lost(request, Usage())
+
+    def cancelled(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
+        """Charge what was written of an attempt. Parts of traces are paid for by whole ones, of which the rest is for
+        the key's next: what is left of one when the process ends is not given back."""
+        if (reservation := self._ended(request)) is None:
+            return
+        cost = self._cost(traces)
+        if self.currency.counts_traces:
+            paid = self._paid_parts[reservation.key]
+            parts = sum(1000 if trace.part is None else trace.part for trace in traces)
+            cost = max(0, whole_traces(parts - paid))
+            self._paid_parts[reservation.key] = paid + 1000 * cost - parts
+        cost = min(cost, reservation.held)
+        tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
+        account = _account(request)
+        if self._paid is not None and account.question:
+            self._paid.keep(account.key.name, account.question, traces, {})
+        account.cancelled += len(traces)
+        account.estimated += request.estimated
+        account.spent += cost
+        self.settle(reservation, Charge(cost, 0, tokens, prompt_tokens, request.estimated, 0, len(traces)))
 
     def _settle_delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         if (reservation := self._ended(request)) is None:

@@ -29,7 +29,7 @@ KEY_WINDOW = "key-window "  # and those of keys' windows
 # What a row has cost in the present unit: as it was charged; by the tokens that were charged where that was another
 # unit; as the longest trace where they were not kept.
 COST_NOW = (
-    "CASE WHEN unit = ?1 THEN spent WHEN spent = 0 AND delivered = 0 THEN 0 "
+    "CASE WHEN unit = ?1 THEN spent WHEN spent = 0 AND delivered + cancelled = 0 THEN 0 "
     "WHEN delivered = 0 AND coalesce(tokens, 0) = 0 THEN traces * ?2 "
     "ELSE ?3 * (CASE WHEN delivered = 0 THEN traces ELSE delivered END) + ?4 * tokens + ?5 * prompt_tokens END"
 )
@@ -153,6 +153,7 @@ class Charge(NamedTuple):
     prompt_tokens: int = 0
     estimated: int = 0
     claimed_more: int = 0
+    cancelled: int = 0
 
 
 class LedgerBackend(ABC):

@@ -31,7 +31,7 @@ MODEL_CHARACTERS = 200
 OTHER_MODELS = "other models"
 COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "requests": ("Requests, by kind and status.", ("kind", "status")),
-    "traces": ("Upstream traces of votes: delivered or lost.", ("came",)),
+    "traces": ("Upstream traces of votes: delivered, lost or cancelled.", ("came",)),
     "tokens": ("Tokens of voted requests.", ("kind",)),
     "retries": ("Upstream requests of votes that failed.", ()),
     "usage_faults": (
@@ -100,6 +100,7 @@ class Share:
         answer, account = vote.answer, vote.account
         self._count("traces", account.delivered, "delivered")
         self._count("traces", account.lost, "lost")
+        self._count("traces", account.cancelled, "cancelled")
         self._count("usage_faults", account.estimated, "estimated")
         self._count("usage_faults", account.claimed_more, "claimed_more")
         self._count("tokens", answer.tokens, "completion")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pets.gateway.requests import CHAT, FORMS, IGNORED_NAME, MAX_IGNORED
+from pets.gateway.requests import CHAT, FORMS, IGNORED_NAME, MAX_HURRY, MAX_IGNORED
 from pets.gateway.settings import Settings
 
 ERROR = {"description": "An error, in OpenAI's form.", "content": {"application/json": {"schema": {
@@ -42,7 +42,7 @@ def _chat(settings: Settings) -> dict[str, Any]:
     options = {
         "answer": {"type": "string"},
         "max_traces": {"type": "integer", "minimum": 1, "maximum": settings.spec.spending.max_traces},
-        "rounds": {"type": "integer", "minimum": 0, "maximum": 1000},
+        "hurry": {"type": "number", "minimum": 0, "maximum": MAX_HURRY},
         "weighted": {"type": "boolean"},
         "timeout": {"type": "number", "exclusiveMinimum": 0},
         "ignore": {

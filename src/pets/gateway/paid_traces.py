@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from hashlib import sha256
+from itertools import takewhile
 from typing import Any
 
 from pets.confidence import Confidence
@@ -15,7 +16,7 @@ from pets.gateway.telemetry import LOGGER
 from pets.prompts import Completion, Prompt, Sampling
 from pets.store import StoredTrace
 from pets.store.database import Database
-from pets.store.records import storable
+from pets.store.records import CANCELLED, storable
 
 FIND = "SELECT number, trace FROM paid_traces WHERE key = ?1 AND question = ?2"
 KEEP = "INSERT INTO paid_traces VALUES (?1, ?2, ?3, ?4) ON CONFLICT (key, question, number) DO NOTHING"
@@ -37,11 +38,13 @@ class PaidTraces:
         return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
     async def find(self, key: str, question: str) -> dict[int, Completion]:
-        """What a key has paid for, by launch number; nothing where the store cannot be read."""
+        """What a key has paid for, by launch number, up to the first that was cancelled, behind which traces are short;
+        nothing where the store cannot be read."""
         loop = asyncio.get_running_loop()
         try:
             rows = await loop.run_in_executor(self._thread, self._database.all, FIND, key, question)
-            return {number: _completion(json.loads(trace)) for number, trace in rows}
+            traces = ((number, _completion(json.loads(trace))) for number, trace in sorted(rows))
+            return dict(takewhile(lambda trace: trace[1].finish != CANCELLED, traces))
         except (StateError, ValueError, TypeError) as error:
             LOGGER.warning("traces that were paid for cannot be read, and are asked for again: %s", error)
             return {}

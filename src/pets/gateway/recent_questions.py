@@ -20,7 +20,7 @@ PREVIEW_CHARACTERS = 160  # of a question, in lists
 ANSWER_CHARACTERS = 120  # that of a question in free text may be long
 SHOWN_OF_A_VOTE = (
     "certificate", "traces", "stopped", "warmup", "weighted", "seconds", "retries", "lost", "tokens", "prompt_tokens",
-    "upstream_seconds", "rounds",
+    "upstream_seconds", "cancelled",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pets.engine.question import cached_answer_type
 from pets.errors import PetsError
 from pets.gateway.settings import Limits, Settings
 from pets.openai.errors import ApiError
-from pets.openai.fields import flag, json_object, json_value, object_field, whole_number
+from pets.openai.fields import flag, json_object, json_value, number, object_field, whole_number
 from pets.patterns import Pattern
 from pets.registry import answer_types
 
@@ -26,6 +26,7 @@ CHOICE_PATHS = (CHAT, "/completions")  # whose replies hold choices
 TRACE_FIELDS = ("n", "seed", "stream", "stream_options")  # which a vote says anew for each of its traces
 UNVOTABLE_FIELDS = ("functions", "audio", "modalities")
 MAX_IGNORED = 32
+MAX_HURRY = 4  # of one request: beyond, a race costs more than its time is worth
 IGNORED_NAME = Pattern(r"[^\s,=:]{1,100}")  # of a field, with dots between those that lead to it
 JSON_FIELDS = ("guided_json", "json_schema")  # of servers' own, beside response_format
 # Under which servers take more than one choice: `n`, which is counted, and these. TGI and older vLLM: best_of, beams;
@@ -57,7 +58,7 @@ TEXT_TYPES = frozenset({
     "message", "text", "input_text", "output_text", "function", "function_call", "function_call_output", "reasoning",
     "summary_text", "json_schema", "json_object", "object",
 })  # fmt: skip
-VOTE_OPTIONS = ("answer", "max_traces", "rounds", "weighted", "timeout", "ignore")
+VOTE_OPTIONS = ("answer", "max_traces", "hurry", "weighted", "timeout", "ignore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ FORMS: Mapping[str, RequestForm] = {
 
 @dataclass(frozen=True, slots=True)
 class VoteOptions:
-    """How a question is voted on: at most ``max_traces`` and ``rounds`` within ``timeout`` seconds.
+    """How a question is voted on: at most ``max_traces`` within ``timeout`` seconds, in such a ``hurry``.
 
     With ``tools``, traces that call some vote on that; fields to ``ignore`` are left out of arguments and JSON.
     """
@@ -95,7 +96,7 @@ class VoteOptions:
     answer: str
     max_traces: int
     timeout: float
-    rounds: int | None = None
+    hurry: float | None = None
     weighted: bool = False
     tools: bool = False
     ignore: tuple[str, ...] = ()
@@ -278,7 +279,7 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
         spec,
         1 if greedy else max_traces,  # at temperature 0 all traces are one
         _seconds(requested, run.serving.timeout),
-        whole_number(requested, "rounds", 0, 1000, "pets."),
+        number(requested, "hurry", 0, MAX_HURRY, "pets."),
         flag(requested, "weighted", "pets."),
         bool(fields.get("tools")),
         ignore,

@@ -40,11 +40,11 @@ def vote_metadata(vote: AnsweredVote, ledger: GatewayLedger) -> dict[str, Any]:
         "traces": account.delivered + account.lost,  # all that were paid for, those that came too late as well
         "lost": account.lost,
         "reused": account.reused,
+        "cancelled": account.cancelled,
         "estimated": account.estimated,
         "claimed_more": account.claimed_more,
         "agreement": max(votes.values()) / sum(votes.values()) if votes else None,
         "weighted": weighted and outcome.question.verdict(weighted=True).weights is not None,
-        "rounds": outcome.rounds,
         "retries": outcome.retries,
         "remark": no_vote_words(
             vote.answer, outcome.limits.sampling.max_tokens, limit_option="max_tokens", answer_option="pets.answer"

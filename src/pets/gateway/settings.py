@@ -9,7 +9,7 @@ from pets.errors import InputError
 
 RETRY_BACKOFF_S = 0.1  # before the second try, doubled each time; a client waits
 SERVED = RunSpec.of(
-    policy="price:rounds=3",
+    policy="price:warmup=2",
     budget_window=100,
     concurrency=256,
     open_questions=1024,

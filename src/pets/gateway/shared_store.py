@@ -109,9 +109,10 @@ BEGIN
     helds := spents;
     WITH done AS (
         UPDATE ledger l SET spent = t.spent, delivered = t.delivered, tokens = t.tokens,
-            prompt_tokens = t.prompt_tokens, estimated = t.estimated, claimed_more = t.claimed_more
+            prompt_tokens = t.prompt_tokens, estimated = t.estimated, claimed_more = t.claimed_more,
+            cancelled = t.cancelled
         FROM jsonb_to_recordset(settlements) AS t (id bigint, spent bigint, delivered bigint, tokens bigint,
-            prompt_tokens bigint, estimated bigint, claimed_more bigint)
+            prompt_tokens bigint, estimated bigint, claimed_more bigint, cancelled bigint)
         WHERE l.id = t.id AND l.spent IS NULL RETURNING l.id
     ) SELECT array_agg(done.id) INTO changed FROM done;
     FOR item IN SELECT b.name, b.spent, b.held FROM balances b WHERE b.name = ANY(names) ORDER BY b.name FOR UPDATE

@@ -30,8 +30,8 @@ INSERT = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 UPDATE = (
-    "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ?, estimated = ?, claimed_more = ? "
-    "WHERE id = ?"
+    "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ?, estimated = ?, claimed_more = ?, "
+    "cancelled = ? WHERE id = ?"
 )
 CHARGE_OPEN = "UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL"
 

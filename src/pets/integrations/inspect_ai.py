@@ -189,7 +189,7 @@ class _TaskVotes:
         passes_left = self.epochs - epoch + 1
         for launches in self._granted.values():
             while len(launches) > passes_left:  # more than there are epochs for
-                self._allocator.cancel(launches.pop())
+                self._allocator.take_back(launches.pop())
         spending_passes = max(1, int(SPENDING_SHARE * self.epochs) - epoch + 1)
         share = -(-self._allocator.budget.free // spending_passes)
         self._grant(share if self._pass else max(share, self._size))
@@ -202,7 +202,7 @@ class _TaskVotes:
         asked = Counter(launch.question for launch in self._ask(self._unused))  # no budget is left beside the log's
         for sample, number in asked.items():
             for _ in range(number - self._use_kept(sample)):
-                self._allocator.cancel(self._granted[sample].pop())
+                self._allocator.take_back(self._granted[sample].pop())
 
     def _ask(self, traces: int) -> list[Launch]:
         launches = self._allocator.ask(max(0, traces))

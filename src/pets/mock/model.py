@@ -33,10 +33,11 @@ class MockStats:
     """Counts since the start, for a client that wants to check its own.
 
     ``traces`` went out in whole responses; ``lost`` in responses that were cut, garbled or given up by the client: a
-    server would charge for those too.
+    server would charge for those too, for as many tokens as were written. ``running`` requests are under way.
     """
 
     requests: int = 0
+    running: int = 0
     refused: int = 0
     traces: int = 0
     lost: int = 0
@@ -61,17 +62,20 @@ class MockModel:
 
     A fault befalls a request for what it is, its prompts and seed, and how many like it came before, not for when it
     comes: a client that asks the same meets the same faults, in whatever order its requests arrive.
-    ``prompts`` are whole prompts that hold no id, each with its question; questions that the source does not have are
-    passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests for more tokens than
-    ``max_model_len`` leaves beside the prompt get 400, those beyond the ``request_limit`` 429. With a ``prompt_cache``
-    the usage tells how many tokens of prompts came before. A subclass may refuse more requests (:meth:`parse`,
-    :meth:`admit`) or answer otherwise (:meth:`respond`).
+    ``prompts`` are whole prompts that hold no id, each with its question; questions that the source does not have
+    are passed over. ``on_unmatched`` is called with the first prompt that names no question. Requests for more
+    tokens than ``max_model_len`` leaves beside the prompt get 400, those beyond the ``request_limit`` 429. With a
+    ``prompt_cache`` the usage tells how many tokens of prompts came before. A subclass may refuse more requests
+    (:meth:`parse`, :meth:`admit`) or answer otherwise (:meth:`respond`).
 
     >>> from pets.mock import DistributionAnswers
     >>> mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(hang=0.02), tokens_per_second=50)
     >>> mock.stats.traces
     0
     """
+
+    stops = True
+    """Whether it stops writing when a client has gone."""
 
     def __init__(
         self,
@@ -188,16 +192,16 @@ class MockModel:
         for prompt in response.request.prompts:
             self.stats.questions[self._matcher.find(prompt)[0]] += per_prompt
 
-    def count_lost(self, response: CompletionResponse, abandoned: bool = False) -> None:
-        """Count a response that did not reach the client whole."""
+    def count_lost(self, response: CompletionResponse, abandoned: bool = False, written: float = math.inf) -> None:
+        """Count a response that did not reach the client whole; so many tokens of each choice were ``written``."""
         self.stats.lost += len(response.choices)
         self.stats.abandoned += abandoned
-        self._charge(response)
+        self._charge(response, written)
 
-    def _charge(self, response: CompletionResponse) -> None:
+    def _charge(self, response: CompletionResponse, written: float = math.inf) -> None:
         self.stats.prompt_tokens += response.prompt_tokens
         self.stats.cached_tokens += response.cached_tokens or 0
-        self.stats.completion_tokens += sum(choice.tokens for choice in response.choices)
+        self.stats.completion_tokens += int(sum(min(choice.tokens, written) for choice in response.choices))
 
     def _question(self, prompt: str) -> str:
         """The prompt's question; a prompt that names none is counted, and the first of them reported."""

@@ -26,6 +26,7 @@ class CompletionRequest:
     top: int | None = None
     stream: bool = False
     include_usage: bool = False
+    continuous_usage: bool = False  # with every event
     token_ids: bool = False
     function: str | None = None  # that is called instead of an answer in prose
     json: bool = False
@@ -52,6 +53,7 @@ def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
         top=_chat_top(fields) if chat else whole_number(fields, "logprobs", 0, MAX_LOGPROBS),
         stream=stream,
         include_usage=flag(options, "include_usage", "stream_options."),
+        continuous_usage=flag(options, "continuous_usage_stats", "stream_options."),
         token_ids=flag(fields, "return_token_ids"),
         function=_function(fields) if chat else None,
         json=chat and object_field(fields, "response_format").get("type") in ("json_object", "json_schema"),

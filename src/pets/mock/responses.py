@@ -49,15 +49,16 @@ class CompletionResponse:
 
     def usage(self) -> str:
         """The ``usage`` object, as JSON."""
-        tokens = sum(choice.tokens for choice in self.choices)
+        return self._usage(sum(choice.tokens for choice in self.choices))
+
+    def _usage(self, tokens: int) -> str:
         usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
         cached = {} if self.cached_tokens is None else {"prompt_tokens_details": {"cached_tokens": self.cached_tokens}}
         return json.dumps({**usage, "total_tokens": self.prompt_tokens + tokens, **cached})
 
     def steps(self) -> Iterator[str]:
         """The events of a stream: one string per step, in which every choice that goes on gives one token."""
-        tail = ',"usage":null}\n\n' if self.request.include_usage else "}\n\n"
-        streams = [self._events(index, choice, tail) for index, choice in enumerate(self.choices)]
+        streams = [self._events(index, choice) for index, choice in enumerate(self.choices)]
         while streams:
             pairs = [(stream, event) for stream in streams if (event := next(stream, None)) is not None]
             streams = [stream for stream, _ in pairs]
@@ -76,14 +77,24 @@ class CompletionResponse:
         kind = "chat.completion.chunk" if self.request.chat else "text_completion"
         return f'{{"id":"{self.id}","object":"{kind}","created":{self.created},"model":{json.dumps(self.model)}'
 
-    def _events(self, index: int, choice: TraceText, tail: str) -> Iterator[str]:
+    def _tail(self, tokens: int) -> str:
+        """The end of an event after so many tokens of its choice."""
+        if self.request.continuous_usage:
+            return f',"usage":{self._usage(tokens)}}}\n\n'
+        return ',"usage":null}\n\n' if self.request.include_usage else "}\n\n"
+
+    def _events(self, index: int, choice: TraceText) -> Iterator[str]:
         """One choice, one event per token; the role comes with the first token, the finish with the last."""
+        tail = self._tail(choice.tokens)
         start = f'data: {self._head()},"choices":[{{"index":{index},'
         end = f'"finish_reason":"{self.finish(index)}"}}]{tail}'
-        going = f'"finish_reason":null}}]{tail}'
+        unfinished = '"finish_reason":null}]'
+        going = f"{unfinished}{tail}"
         key, close = ('"delta":{"content":', "}") if self.request.chat else ('"text":', "")
         before = (
-            f'{start}"delta":{{"role":"assistant","content":""}},"logprobs":null,{going}' if self.request.chat else ""
+            f'{start}"delta":{{"role":"assistant","content":""}},"logprobs":null,{unfinished}{self._tail(0)}'
+            if self.request.chat
+            else ""
         )
         if (members := self.structured(index)) is not None:
             members = members.replace('"tool_calls":[{', '"tool_calls":[{"index":0,', 1)
@@ -93,7 +104,8 @@ class CompletionResponse:
         pieces = choice.pieces
         for i, (piece, logprobs) in enumerate(zip(pieces, self._logprobs(choice, pieces), strict=True)):
             content = f"{key}{json.dumps(piece)}{close},{self.token_ids([i])}"
-            yield f'{before}{start}{content}"logprobs":{logprobs},{going}'
+            here = f"{unfinished}{self._tail(i + 1)}" if self.request.continuous_usage else going
+            yield f'{before}{start}{content}"logprobs":{logprobs},{here}'
             before = ""
         empty = '"delta":{}' if self.request.chat else '"text":""'
         yield f'{before}{start}{empty},"logprobs":null,{end}'

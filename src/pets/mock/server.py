@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import secrets
 import sys
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
 from pets.openai.serving import BoundedProtocol, ConnectionLimits, Server, foreground, in_thread
 
+RUNNING = "vllm:num_requests_running"  # at /metrics, where clients look whether a server stops
 STREAM_BATCH_CHARACTERS = 32 << 10  # sent at once when nothing makes a stream wait
 MAX_BODY_BYTES = 32 << 20
 MAX_FORM_BYTES = 64 << 10  # around an uploaded file
@@ -85,6 +87,7 @@ def app(mock: MockModel) -> ASGIApp:
         ("POST", "/v1/batches", lambda request, body: batches.create(json_object(body))),
         ("GET", "/v1/batches/{id}", lambda request, _: batches.job(_id(request))),
         ("POST", "/v1/batches/{id}/cancel", lambda request, _: batches.cancel(_id(request))),
+        ("GET", "/metrics", lambda request, _: _metrics(mock)),
         ("GET", "/mock/stats", lambda request, _: mock.stats.to_plain("questions" in request.query_params)),
         ("GET", "/mock/questions", lambda request, _: _questions(mock)),
     ]
@@ -126,6 +129,13 @@ def _model(mock: MockModel, name: str | None = None) -> dict[str, object]:
     check_model(mock.model if name is None else name, mock.model)
     context = {} if mock.max_model_len is None else {"max_model_len": mock.max_model_len}
     return {"id": mock.model, "object": "model", "created": 0, "owned_by": "pets", **context}
+
+
+def _metrics(mock: MockModel) -> Response:
+    """How many requests are under way; one that answers at once does not tell: there is nothing to stop."""
+    if not mock.tokens_per_second:
+        raise ApiError("There are no metrics without --tokens-per-second.", status=404)
+    return Response(f"{RUNNING} {mock.stats.running}\n")
 
 
 def _questions(mock: MockModel) -> Response:
@@ -198,7 +208,20 @@ class _Completions:
         if late and not await exchange.wait(mock.faults.slow_seconds):
             mock.count_lost(response, abandoned=True)
             return
-        await (self._send_stream if request.stream else self._send_whole)(exchange, response, fault)
+        mock.stats.running += 1
+        try:
+            await (self._send_stream if request.stream else self._send_whole)(exchange, response, fault)
+        finally:
+            mock.stats.running -= 1
+
+    async def _lose(self, response: CompletionResponse, written: float) -> None:
+        """The client has gone: a model that stops has written so much, another one goes on to the end."""
+        mock = self._mock
+        if not mock.stops and mock.tokens_per_second:
+            longest = max(choice.tokens for choice in response.choices)
+            await asyncio.sleep(max(0.0, longest - written) / mock.tokens_per_second)
+            written = math.inf
+        mock.count_lost(response, abandoned=True, written=written)
 
     async def _fail(self, exchange: Exchange, fault: FatalFault) -> None:
         """The faults that leave no response."""
@@ -217,9 +240,10 @@ class _Completions:
     async def _send_whole(self, exchange: Exchange, response: CompletionResponse, fault: FatalFault | None) -> None:
         """The choices run side by side, so the longest says when the response is there."""
         mock = self._mock
-        seconds = max(map(mock.seconds, response.choices))
+        seconds, clock = max(map(mock.seconds, response.choices)), asyncio.get_running_loop().time
+        started = clock()
         if seconds and not await exchange.wait(seconds):
-            mock.count_lost(response, abandoned=True)
+            await self._lose(response, (clock() - started) * mock.tokens_per_second)
             return
         body = whole_body(response)
         if fault is None:
@@ -253,7 +277,7 @@ class _Completions:
                 await exchange.send(unsent.encode())
                 unsent = ""
             if early_s > 0 and not await exchange.wait(early_s):
-                self._mock.count_lost(response, abandoned=True)
+                await self._lose(response, number - 1)
                 return
             unsent += step
         self._mock.count_served(response)

@@ -1,4 +1,4 @@
-"""What ``/v1/models`` says: which models a server has, and how long a prompt and its trace may be together."""
+"""What a server says of itself: its models, how long a prompt and its trace may be together, how busy it is."""
 
 import json
 from collections.abc import Mapping
@@ -9,6 +9,14 @@ from pets.errors import ReplyError
 # vLLM and SGLang; OpenRouter and Together; Groq; Mistral.
 CONTEXT_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
 LLAMA_CPP_FIELDS = ("n_ctx", "n_ctx_train")  # of a slot; of the model, where an older server says no more
+
+# Of vLLM, SGLang, llama.cpp and TGI: how many requests are decoded now.
+RUNNING = (
+    "vllm:num_requests_running",
+    "sglang:num_running_reqs",
+    "llamacpp:requests_processing",
+    "tgi_batch_current_size",
+)
 
 
 def parse_models(content: bytes) -> list[dict[str, Any]]:
@@ -33,3 +41,17 @@ def context_tokens(model: Mapping[str, Any]) -> int | None:
     values = [model.get(name) for name in CONTEXT_FIELDS]
     values += [meta.get(name) for name in LLAMA_CPP_FIELDS] if isinstance(meta, dict) else []
     return next((value for value in values if type(value) is int and value > 0), None)
+
+
+def running_requests(metrics: bytes) -> int | None:
+    """How many requests a server works on, by its metrics in Prometheus' form: all of its models together.
+
+    >>> running_requests(b'vllm:num_requests_running{model_name="m"} 3.0')
+    3
+    """
+    counts = [
+        float(line.rsplit(" ", 1)[1])
+        for line in metrics.decode("utf-8", "replace").splitlines()
+        if line.startswith(RUNNING) and " " in line
+    ]
+    return round(sum(counts)) if counts else None

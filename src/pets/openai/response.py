@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from pets.confidence import KINDS, Confidence, Meter
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import retry_after_s
-from pets.prompts import TOOL_CALLS, Completion, Sampling, TokenAlternatives, text_bytes
+from pets.prompts import TOOL_CALLS, Completion, Sampling, TokenAlternatives, Written, text_bytes
 
 MAX_CHARACTERS_PER_TOKEN = 8  # on average; a usage that makes it more has not counted the whole text
+MAX_BYTES_PER_WRITTEN_TOKEN = 4  # where a stream's chunks hold several tokens
 FEW_CHARACTERS = 64  # that may be of one token, or two
 MAX_CLAIMED_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hold
 ABANDONED = {"abort", "error"}  # finish reasons of traces that the server itself gave up, half-way
@@ -47,7 +48,7 @@ class ToolCall(NamedTuple):
 class ChoiceReader:
     """One trace while it comes in."""
 
-    def __init__(self, sampling: Sampling) -> None:
+    def __init__(self, sampling: Sampling, *, keep_parts: bool = False) -> None:
         self.text: list[str] = []
         self.thoughts: list[str] = []  # where the server sends them apart
         self.calls: dict[int, ToolCall] = {}
@@ -61,10 +62,15 @@ class ChoiceReader:
         self.meter = Meter(sampling.window, sampling.top_logprobs) if sampling.top_logprobs else None
         self.summary: dict[str, Any] | None = None  # confidences that the server has worked out itself
         self.raw: Mapping[str, Any] = {}  # the last part; all of the choice in a whole body
+        self.parts: list[Mapping[str, Any]] | None = [] if keep_parts else None
+        self.chunks = 0  # that said something
 
     def add(self, part: dict[str, Any]) -> None:
         """Take in a whole choice or a chunk of one."""
         self.raw = part
+        if self.parts is not None and "delta" in part:
+            self.parts.append(part)
+        size = self.bytes
         message = part.get("message") or part.get("delta") or {}
         content = part["text"] if part.get("text") is not None else message.get("content")
         if content:
@@ -75,6 +81,7 @@ class ChoiceReader:
             self._add_calls(calls if isinstance(calls, list) else [calls], whole="message" in part)
         for name in message.keys() - TEXT_FIELDS:
             self.bytes += len(json.dumps({name: message[name]})) if message[name] else 0
+        self.chunks += self.bytes > size
         if part.get("finish_reason") is not None:
             self.finish = str(part["finish_reason"])
             if not any(map(str.strip, self.text)):
@@ -129,6 +136,46 @@ class ChoiceReader:
         if self.summary is not None:
             return summarized(self.summary, tokens or 0)
         return self.meter.result() if self.meter else None
+
+
+def joined_choice(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A choice as a whole body would have it, from the parts of its stream.
+
+    >>> parts = [{"index": 0, "delta": {"role": "assistant", "content": word}} for word in ("It", " is")]
+    >>> joined_choice([*parts, {"index": 0, "delta": {}, "finish_reason": "stop"}])
+    {'index': 0, 'message': {'role': 'assistant', 'content': 'It is'}, 'finish_reason': 'stop'}
+    """
+    choice: dict[str, Any] = {}
+    texts: dict[str, list[str]] = {}
+    message: dict[str, Any] = {}
+    calls: dict[int, dict[str, Any]] = {}
+    logprobs: list[Any] = []
+    for part in parts:
+        choice |= {name: value for name, value in part.items() if name not in ("delta", "logprobs")} | {
+            "message": message
+        }
+        logprobs += (part.get("logprobs") or {}).get("content") or ()
+        for name, value in part["delta"].items():
+            if name == "tool_calls" and isinstance(value, list):
+                for place, call in enumerate(value):
+                    _join_call(calls.setdefault(int(call.get("index", place)), {}), call)
+            elif name != "role" and isinstance(value, str):
+                texts.setdefault(name, []).append(value)
+                message[name] = ""
+            elif value is not None or name not in message:
+                message[name] = value
+    message |= {name: "".join(words) for name, words in texts.items()}
+    if calls:
+        message["tool_calls"] = [call for _, call in sorted(calls.items())]
+    return choice | {"logprobs": {"content": logprobs}} if logprobs else choice
+
+
+def _join_call(call: dict[str, Any], part: Mapping[str, Any]) -> None:
+    """Take a part of a tool call in."""
+    function, more = call.get("function") or {}, part.get("function") or {}
+    arguments = (function.get("arguments") or "") + (more.get("arguments") or "")
+    call |= {name: value for name, value in part.items() if name != "index" and value is not None}
+    call["function"] = {**more, **function, "arguments": arguments}
 
 
 def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
@@ -271,7 +318,7 @@ class ResponseReader:
         for position, part in enumerate(choices):
             index = int(part.get("index", position))
             if (choice := self._choices.get(index)) is None:
-                choice = self._choices[index] = ChoiceReader(self._sampling)
+                choice = self._choices[index] = ChoiceReader(self._sampling, keep_parts=self._keep_raw)
             choice.add(part)
             if len(choices) == 1 and part.get("finish_reason") and usage:
                 choice.usage = told
@@ -283,6 +330,23 @@ class ResponseReader:
             self._prompt_tokens = prompt or 0
             self._cached_tokens = token_count(usage.get("prompt_tokens_details"), "cached_tokens") or 0
         self._usage_of_one = self._usage_of_one or "timings" in data  # llama.cpp's own
+
+    def note_written(self, written: Written, now: float) -> None:
+        """Say how much of a single choice has come: by the usage where a server tells it on the way, else by its log-
+        probabilities, token ids, chunks or bytes, whichever are most."""
+        written.seen = True
+        choice = next(iter(self._choices.values()), None)
+        if choice is None:
+            return
+        seen = (choice.logprob_tokens, choice.token_ids, choice.chunks, -(-choice.bytes // MAX_BYTES_PER_WRITTEN_TOKEN))
+        written.told = self._tokens is not None
+        written.tokens = max(written.tokens, self._tokens or 0) if written.told else max(written.tokens, *seen)
+        if written.tokens and written.begun_at is None:
+            written.begun_at = now
+        written.seen_at = now
+        if self._prompt_tokens:
+            written.prompt_tokens = min(self._prompt_tokens, self._prompt_limit)
+            written.cached_tokens = min(self._cached_tokens, written.prompt_tokens)
 
     def _error_event(self, data: dict[str, Any]) -> SamplerError:
         """An error inside a reply whose status was good: vLLM looks at some parameters after it has begun to stream."""
@@ -332,7 +396,7 @@ class ResponseReader:
                     tokens,
                     prompt_tokens or None,  # none has 0
                     choice.confidence(tokens),
-                    choice.raw if self._keep_raw else None,
+                    (joined_choice(choice.parts) if choice.parts else choice.raw) if self._keep_raw else None,
                     choice.bytes,
                     claimed_more,
                     cached_tokens,

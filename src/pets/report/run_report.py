@@ -123,7 +123,7 @@ def _questions(view: RunView, spec: RunSpec, problems: Sequence[Problem], alloca
     groups = {id: group for id, group in group_by_question(view.traces(texts=False)) if id in chosen}
     questions = []
     for id, problem in chosen.items():
-        traces = groups.get(id, [])
+        traces = [trace for trace in groups.get(id, []) if trace.part is None]
         question = OpenQuestion(problem, spec.reading.answer)
         names = question.restore(trace.answer for trace in traces if trace.answer is not None)
         classes = dict.fromkeys(names.values())
@@ -141,7 +141,8 @@ def _questions(view: RunView, spec: RunSpec, problems: Sequence[Problem], alloca
 
 
 def _first_traces(view: RunView, index: int, id: str) -> list[StoredTrace]:
-    return list(islice(takewhile(lambda trace: trace.question == id, view.traces(first=index)), TRACES_READ))
+    own = takewhile(lambda trace: trace.question == id, view.traces(first=index))
+    return list(islice((trace for trace in own if trace.part is None), TRACES_READ))
 
 
 def run_page(view: RunView) -> str:
@@ -206,6 +207,9 @@ def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
     of = f" of {total}" if spent.endswith("traces") else ""
     tiles.append(Tile("traces", f"{summary.traces:,}", f"{run.mean_traces:.1f} per question{of and ';'}{of}"))
     stored = run.view.summary()
+    if stored.cancelled:
+        worth = f"{stored.cancelled_parts / 1000:,.1f} traces' worth, of votes that were settled"
+        tiles.append(Tile("cancelled", f"{stored.cancelled:,}", worth))
     tiles.append(Tile("tokens", f"{stored.tokens:,}", f"and {stored.prompt_tokens:,} of prompts"))
     costs = [answer.cost for answer in run.answers if answer.cost is not None]
     if not of:

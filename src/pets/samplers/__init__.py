@@ -1,8 +1,8 @@
 """Where traces come from: one file per kind of model."""
 
 from pets.openai.headers import RateLimits
-from pets.prompts import Completion, Message, Prompt, Sampling
+from pets.prompts import Completion, Message, Prompt, Sampling, Written
 from pets.samplers.base import Sampler
 from pets.samplers.seeds import Seeds
 
-__all__ = ["Completion", "Message", "Prompt", "RateLimits", "Sampler", "Sampling", "Seeds"]
+__all__ = ["Completion", "Message", "Prompt", "RateLimits", "Sampler", "Sampling", "Seeds", "Written"]

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pets.openai.headers import RateLimits
-from pets.prompts import Completion, Prompt, Sampling
+from pets.prompts import Completion, Prompt, Sampling, Written
 
 
 class Sampler(ABC):
@@ -22,6 +22,9 @@ class Sampler(ABC):
 
     name: str = ""
     """What its model is called among several; empty where there is one."""
+
+    stops: bool = False
+    """Whether its server is known to stop writing a trace whose connection is closed."""
 
     source: str | None = None
     """What tells its model from any other, such as a file of weights; ``None`` where it does not know."""
@@ -41,6 +44,17 @@ class Sampler(ABC):
     @abstractmethod
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """``n`` traces of one prompt, or fewer."""
+
+    async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
+        """One trace, as :meth:`sample`; where the server streams, ``written`` says on the way how much of it there is.
+
+        Cancelled, it closes the connection.
+        """
+        return (await self.sample(prompt, 1, seed, sampling))[0]
+
+    async def requests_running(self) -> int | None:
+        """How many requests the server is at work on, by its own counters; ``None`` where it does not tell."""
+        return None
 
     async def models(self) -> list[dict[str, Any]]:
         """The server's models, as it lists them; none where there is no such list."""

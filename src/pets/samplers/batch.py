@@ -37,7 +37,7 @@ from pets.openai.headers import secrets_of
 from pets.openai.redaction import Redactor
 from pets.openai.request import path_of
 from pets.openai.response import ResponseReader, error_from, excerpt, json_reply
-from pets.prompts import Completion, Prompt, Sampling
+from pets.prompts import Completion, Prompt, Sampling, Written
 from pets.samplers.openai import OpenAISampler
 from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler_errors, split_lines, start_of_reply
 from pets.tabular import atomic_write
@@ -162,7 +162,13 @@ class BatchSampler(OpenAISampler):
         return line in self._claims
 
     async def _traces(
-        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, body: Mapping[str, object]
+        self,
+        prompt: Prompt,
+        n: int,
+        seed: int,
+        sampling: Sampling,
+        body: Mapping[str, object],
+        written: Written | None = None,
     ) -> list[Completion]:
         endpoint, future = f"/v1{path_of(prompt)}", asyncio.get_running_loop().create_future()
         request = _Request((seed, n), endpoint, request_line((seed, n), endpoint, body), future)

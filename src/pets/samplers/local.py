@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from pets.errors import BusyError, InputError, LocalModelError, RefusedError, ReplyError, SamplerError
-from pets.prompts import Completion, Prompt, Sampling
+from pets.prompts import Completion, Prompt, Sampling, Written
 from pets.samplers.base import Sampler
 from pets.samplers.gguf import (
     INSTALL_WEIGHTS,
@@ -49,6 +49,8 @@ class LocalSampler(Sampler):
         async with LocalSampler() as sampler:
             traces = await sampler.sample(Prompt("2 + 2 ="), n=8, seed=0, sampling=Sampling(max_tokens=8))
     """
+
+    stops = True
 
     def __init__(
         self,
@@ -93,15 +95,8 @@ class LocalSampler(Sampler):
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; more traces than slots go as several requests, which the server refuses as one."""
-        if self._client is None:
-            raise LocalModelError("the local model is not running; use it inside `async with`.")
-        if n < 1 or seed < 0 or seed + n > NO_SEED:
-            raise InputError(f"n is at least 1 and seeds lie in 0..{NO_SEED - 1}; got n={n}, seed={seed}. See Seeds.")
-        # Its usage counts one choice of a request. Log-probabilities count them all.
-        with_logprobs = sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
+        with_logprobs = await self._checked(prompt, n, seed, sampling)
         try:
-            if prompt.body is None:  # a client's own request is cut where the client or the context cuts it
-                await self._check_room(prompt, sampling)
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(
@@ -109,14 +104,34 @@ class LocalSampler(Sampler):
                     )
                     for first in range(0, n, self.config.slots)
                 ]
-        except SamplerError as error:
-            raise await self._cause(error) from error
         except ExceptionGroup as errors:
             raise await self._cause(errors.exceptions[0]) from errors
-        traces = [trace for task in tasks for trace in task.result()]
-        # A trace that ended at its first token has no log-probabilities to count: it has no tokens.
-        traces = [trace if trace.tokens is not None else replace(trace, tokens=0) for trace in traces]
-        return traces if sampling.top_logprobs else [without_logprobs(trace, prompt) for trace in traces]
+        return [_counted(trace, prompt, sampling) for task in tasks for trace in task.result()]
+
+    async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
+        """As :meth:`Sampler.sample_streamed`; cancelled, the model stops at its next token."""
+        with_logprobs = await self._checked(prompt, 1, seed, sampling)
+        assert self._client is not None
+        try:
+            async with self._gate:
+                trace = await self._client.sample_streamed(prompt, seed, with_logprobs, written)
+        except SamplerError as error:
+            raise await self._cause(error) from error
+        return _counted(trace, prompt, sampling)
+
+    async def _checked(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> Sampling:
+        """How traces are drawn here: with log-probabilities, which count the tokens of all choices, where the usage
+        counts those of one."""
+        if self._client is None:
+            raise LocalModelError("the local model is not running; use it inside `async with`.")
+        if n < 1 or seed < 0 or seed + n > NO_SEED:
+            raise InputError(f"n is at least 1 and seeds lie in 0..{NO_SEED - 1}; got n={n}, seed={seed}. See Seeds.")
+        if prompt.body is None:  # a client's own request is cut where the client or the context cuts it
+            try:
+                await self._check_room(prompt, sampling)
+            except SamplerError as error:
+                raise await self._cause(error) from error
+        return sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
 
     async def max_model_len(self) -> int:
         """The tokens of prompt and trace together that a slot holds."""
@@ -227,6 +242,12 @@ class LocalSampler(Sampler):
             text = reply["prompt"]
         reply = await self._client.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})
         return len(reply["tokens"])
+
+
+def _counted(trace: Completion, prompt: Prompt, sampling: Sampling) -> Completion:
+    """A trace as it was asked for. One that ended at its first token has no log-probabilities to count: no tokens."""
+    trace = trace if trace.tokens is not None else replace(trace, tokens=0)
+    return trace if sampling.top_logprobs else without_logprobs(trace, prompt)
 
 
 def without_logprobs(trace: Completion, prompt: Prompt) -> Completion:

@@ -1,12 +1,14 @@
 """Several models in one vote: a launch is one model's, and its trace knows which model gave it and at what price."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
 from pets.core.mixture import ModelMixture
 from pets.core.money import Currency
 from pets.errors import SamplerError
-from pets.prompts import Completion, Prompt, Sampling
+from pets.prompts import Completion, Prompt, Sampling, Written
 from pets.samplers.base import Sampler
 
 
@@ -31,7 +33,7 @@ class MixtureSampler(Sampler):
         self, sampler: Sampler, mixture: ModelMixture, model: int, name: str = "", currency: Currency | None = None
     ) -> None:
         self.sampler, self.model, self.name, self.currency = sampler, model, name, currency
-        self.source = sampler.source
+        self.source, self.stops = sampler.source, sampler.stops
         self._mixture = mixture
 
     async def __aenter__(self) -> Self:
@@ -44,16 +46,33 @@ class MixtureSampler(Sampler):
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; a request in a client's own words names this model."""
-        if prompt.body is not None:
-            prompt = replace(prompt, body={**prompt.body, "model": self.name})
+        with self._named():
+            traces = await self.sampler.sample(self._own(prompt), n, seed, sampling)
+        return [replace(trace, model=self.model, currency=self.currency) for trace in traces]
+
+    async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
+        """As :meth:`Sampler.sample_streamed`."""
+        with self._named():
+            trace = await self.sampler.sample_streamed(self._own(prompt), seed, sampling, written)
+        return replace(trace, model=self.model, currency=self.currency)
+
+    async def requests_running(self) -> int | None:
+        """As :meth:`Sampler.requests_running`."""
+        return await self.sampler.requests_running()
+
+    def _own(self, prompt: Prompt) -> Prompt:
+        return prompt if prompt.body is None else replace(prompt, body={**prompt.body, "model": self.name})
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """An error names this model; what the server says of its limits is this sampler's."""
         try:
-            traces = await self.sampler.sample(prompt, n, seed, sampling)
+            yield
         except SamplerError as error:
             error.model = self.model
             raise
         finally:
             self.rate_limits = self.sampler.rate_limits
-        return [replace(trace, model=self.model, currency=self.currency) for trace in traces]
 
     async def models(self) -> list[dict[str, Any]]:
         """As :meth:`Sampler.models`."""

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pets.errors import InputError, RefusedError, ReplyError, SamplerError
 from pets.openai.headers import RateLimits, check_headers, secrets_of
-from pets.openai.models import context_tokens, parse_models
+from pets.openai.models import context_tokens, parse_models, running_requests
 from pets.openai.redaction import Redactor
 from pets.openai.refusals import FIELD_STATUSES, FieldsRefusedError, RefusedFields, named_fields
 from pets.openai.request import DIALECTS, DialectName, body_of, dialect_of, optional_fields, path_of
 from pets.openai.response import ResponseReader, check_size, error_from, json_reply
-from pets.prompts import Completion, Prompt, Sampling
+from pets.prompts import Completion, Prompt, Sampling, Written
 from pets.samplers.base import Sampler
 from pets.samplers.transport import (
     MAX_REPLY_BYTES,
@@ -39,6 +39,7 @@ LOGGER = logging.getLogger("pets.samplers")
 MAX_MODELS = 1000  # whose refusals are remembered, by sender
 REFUSALS_KEPT_S = 3600.0  # of a client's requests
 MODELS_TIMEOUT_S = 10.0
+METRICS_TIMEOUT_S = 3.0
 MAX_MODELS_BYTES = 4 << 20
 KEY_STATUSES = frozenset({401, 403})  # of a key that is wrong or missing
 PLAIN_SHARE = 4  # a reply without log-probabilities may have a fourth of that: others wait while it is parsed
@@ -87,6 +88,7 @@ class OpenAISampler(Sampler):
         self._has_key = bool(key or headers)
         self._refused: dict[tuple[str, str], tuple[list[str], float]] = {}  # by sender and model, and until when
         self._base = url.rstrip("/")
+        self._tells_usage = dialect_of(url) != "openai"  # which refuses to be asked for it with every event
         sent = check_headers(headers or {})
         self._new_client = partial(HttpClient, url, key=key, headers=sent, timeout=timeout, loopback=loopback)
         self._client = self._new_client()
@@ -97,15 +99,25 @@ class OpenAISampler(Sampler):
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; a prompt with a body is answered whole, with the server's own choices."""
+        return await self._sample(prompt, n, seed, sampling)
+
+    async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
+        """As :meth:`Sampler.sample_streamed`: by server-sent events, each with the usage where it can."""
+        return (await self._sample(prompt, 1, seed, sampling, written))[0]
+
+    async def _sample(
+        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, written: Written | None = None
+    ) -> list[Completion]:
         body = body_of(self._model, prompt, n, seed, sampling, self._dialect)
-        if self._stream and prompt.body is None:
-            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        if written is not None or (self._stream and prompt.body is None):
+            on_the_way = {"continuous_usage_stats": True} if written is not None and self._tells_usage else {}
+            body |= {"stream": True, "stream_options": {"include_usage": True, **on_the_way}}
         model = str(body["model"])
         refused = RefusedFields(self._left_out(prompt.sender, model))
         while True:
             sent = refused.without(body)
             try:
-                traces = await self._traces(prompt, n, seed, sampling, sent)
+                traces = await self._traces(prompt, n, seed, sampling, sent, written)
             except FieldsRefusedError as error:  # nothing was sampled, and each time there are fewer fields
                 refused.add(error, sent, optional_fields(body, prompt, sampling, self._dialect))
                 continue
@@ -128,10 +140,16 @@ class OpenAISampler(Sampler):
         self._refused[sender, model] = names, until
 
     async def _traces(
-        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, body: Mapping[str, object]
+        self,
+        prompt: Prompt,
+        n: int,
+        seed: int,
+        sampling: Sampling,
+        body: Mapping[str, object],
+        written: Written | None = None,
     ) -> list[Completion]:
         """The traces that one request brings; ``seed`` is theirs also where ``body`` may not say so."""
-        stream = bool(body.get("stream")) and prompt.body is None
+        stream = bool(body.get("stream"))
         keep_raw = prompt.body is not None
         reader = ResponseReader(
             n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one, prompt_limit=prompt.max_tokens
@@ -140,7 +158,7 @@ class OpenAISampler(Sampler):
             if stream:
                 per_token = EVENT_BYTES + LOGPROB_BYTES * (sampling.top_logprobs or 0)
                 longest = max(self._max_reply_bytes, n * min(sampling.token_limit, MAX_STREAM_TOKENS) * per_token)
-                await self._read_events(response, reader, longest)
+                await self._read_events(response, reader, longest, written)
             else:
                 detailed = body.get("logprobs") or body.get("prompt_logprobs")
                 longest = self._max_reply_bytes // (1 if detailed else PLAIN_SHARE)
@@ -206,13 +224,29 @@ class OpenAISampler(Sampler):
         data: dict[str, Any] = json_reply(text)
         return data
 
-    async def _read_events(self, response: "aiohttp.ClientResponse", reader: ResponseReader, max_bytes: int) -> None:
+    async def requests_running(self) -> int | None:
+        """As :meth:`Sampler.requests_running`: by what vLLM, SGLang and llama.cpp say at ``/metrics``."""
+        client, url = self._new_client(), f"{self._base.removesuffix('/v1')}/metrics"
+        try:
+            with suppress(SamplerError), sampler_errors(self._base, self._redactor):
+                async with client.request("GET", url, timeout=METRICS_TIMEOUT_S) as response:
+                    if response.status == HTTPStatus.OK:
+                        return running_requests(await body_of_reply(response, MAX_MODELS_BYTES))
+        finally:
+            await client.close()
+        return None
+
+    async def _read_events(
+        self, response: "aiohttp.ClientResponse", reader: ResponseReader, max_bytes: int, written: Written | None
+    ) -> None:
         async for line in split_lines(parts_of(response, max_bytes), self._max_reply_bytes):
             if line.startswith(b"data:"):
                 data = line[5:].strip()
                 if data == b"[DONE]":
                     return
                 reader.read(self._redactor.data(data))
+                if written is not None:
+                    reader.note_written(written, asyncio.get_running_loop().time())
 
     @asynccontextmanager
     async def _post(self, url: str, body: Mapping[str, object]) -> AsyncIterator["aiohttp.ClientResponse"]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any
 
 from pets.answers.base import AnswerType
@@ -38,7 +38,7 @@ def pooled_questions(
     problems = view.problems()
     texts = texts and view.settings.keeps_texts
     for id, group in groupby(view.traces(texts=texts), key=lambda trace: trace.question):
-        traces = list(group)
+        traces = list(takewhile(lambda trace: trace.part is None, group))  # behind a cancelled one they are short
         problem = next(problem for problem in problems if problem.id == id)  # both come in one order
         if any(trace.answer is not None for trace in traces):
             kind = view.settings.confidence or "tail"

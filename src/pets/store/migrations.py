@@ -278,4 +278,9 @@ MIGRATIONS: tuple[Step, ...] = (
     CREATE TABLE paid_traces (key TEXT NOT NULL, question TEXT NOT NULL, number INTEGER NOT NULL, trace TEXT NOT NULL,
       PRIMARY KEY (key, question, number))
     """,
+    # Of a trace that was cancelled, what it counts as in thousandths of one; how many of a ledger row's were.
+    """
+    ALTER TABLE traces ADD COLUMN part INTEGER;
+    ALTER TABLE ledger ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0
+    """,
 )

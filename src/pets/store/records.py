@@ -17,6 +17,8 @@ from pets.types import Launch, SoftVote, Trace, Usage
 
 LOST = "in flight when the run was broken off: what became of it is not known"
 """The error of a trace that never came back."""
+CANCELLED = "cancelled"
+"""The finish of a trace that was cancelled when its question was settled: behind it nothing is reused."""
 DELETED = "(deleted)"
 """What stands for a prompt or an error that was deleted."""
 
@@ -152,7 +154,7 @@ class StoredTrace(Usage):
     the tries before this one that may have been sampled, were charged and came to nothing, and choices that came with
     it unasked. ``model`` is the place of the model that gave it among those of the run. ``soft`` is what the trace
     might have said, where votes are soft. ``cost`` is that of failed tries too. ``reused_from`` is the run that
-    paid for it, where that was another.
+    paid for it, where that was another. One that was cancelled has a ``part`` and the finish CANCELLED.
     """
 
     question: str
@@ -195,6 +197,7 @@ class StoredTrace(Usage):
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             cost=self.cost,
+            part=self.part,
         )
 
 
@@ -220,7 +223,10 @@ class ModelTotals:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run in numbers. ``spent`` counts lost launches at what was held for them; times are seconds since 1970."""
+    """A run in numbers. ``spent`` counts lost launches at what was held for them; times are seconds since 1970.
+
+    ``traces`` came to their end; ``cancelled`` ones did not: ``cancelled_parts`` thousandths of one, in all.
+    """
 
     id: int
     state: RunState
@@ -235,6 +241,8 @@ class RunSummary:
     spent: int
     settings: RunRecord
     reused: int = 0
+    cancelled: int = 0
+    cancelled_parts: int = 0
 
 
 def source_of(model: str, url: str) -> str:
@@ -296,7 +304,7 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     soft = None if trace.soft is None else storable(json.dumps(trace.soft.to_plain(), ensure_ascii=False))
     tried = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
     spelling = None if trace.spelling is None else storable(trace.spelling)
-    sampled = (*tried, trace.model, trace.cached_tokens, soft, trace.cost, trace.reused_from, spelling)
+    sampled = (*tried, trace.model, trace.cached_tokens, soft, trace.cost, trace.reused_from, spelling, trace.part)
     return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 
@@ -306,12 +314,12 @@ def trace_of(row: Row) -> StoredTrace:
     _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
     if not (isinstance(question, str) and isinstance(text, str) and isinstance(tokens, int)):
         raise TypeError("another type than was written")
-    mean, tail, lowest, bottom, measured, *sampled, cached_tokens, soft, cost, reused_from, spelling = rest
+    mean, tail, lowest, bottom, measured, *sampled, cached_tokens, soft, cost, reused_from, spelling, part = rest
     confidences = None if measured is None else Confidence(mean, tail, lowest, bottom, measured)
     vote = None if soft is None else SoftVote.from_plain(json.loads(soft))
     read: Row = (question, number, answer, text, finish, confidences, *sampled, vote, reused_from, spelling)
     used = {"tokens": tokens, "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens, "cost": cost}
-    return StoredTrace(*read, **used)
+    return StoredTrace(*read, **used, part=part)
 
 
 @reading("a state of a run")

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from pets.core.budget import whole_traces
 from pets.errors import InputError, StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
@@ -137,7 +138,7 @@ class Run(RunView):
         launched: Sequence[Launch],
         traces: Sequence[StoredTrace],
         *,
-        cancelled: Sequence[Launch] = (),
+        dropped: Sequence[Launch] = (),
         charged: Sequence[tuple[Launch, int]] = (),
         held: int | Sequence[int] = 1,
     ) -> None:
@@ -146,7 +147,7 @@ class Run(RunView):
         ``held`` was reserved for each launch: one number for all, or one per launch.
 
         A launch is written before it is dispatched, a trace before it is counted: what a dead process leaves is
-        every trace that was counted, once, and every launch that may have been paid for. ``cancelled`` launches were
+        every trace that was counted, once, and every launch that may have been paid for. ``dropped`` launches were
         given up free of charge; their numbers are not used again, so a question's numbers may have gaps. ``charged``
         launches had a try that was paid for and came to nothing, and will be tried again: so much more is held for
         each.
@@ -161,7 +162,7 @@ class Run(RunView):
                 if self.settings.keeps_texts:
                     transaction.executemany(sql.ADD_TEXT, text_rows(self.id, traces))
                 self._charge(transaction, charged)
-                transaction.executemany(sql.DROP_LAUNCH, ((self.id, *launch) for launch in cancelled))
+                transaction.executemany(sql.DROP_LAUNCH, ((self.id, *launch) for launch in dropped))
                 transaction.execute(sql.TOUCH, (self.id, time.time()))
         except RowError as error:
             wrong = "a trace came without a launch" if error.orphan else "a launch or a trace came twice"
@@ -259,10 +260,12 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     """The summary of a row of ``runs``."""
     id, created, updated, _, questions, plain = row
     settings = RunRecord.from_json(plain)
-    traces, answered, tokens, prompt_tokens, wasted, cached, reused = database.one(sql.TOTALS, id) or (0,) * 7
+    totals = database.one(sql.TOTALS, id) or (0,) * 9
+    rows, answered, tokens, prompt_tokens, wasted, cached, reused, cancelled, parts = totals
+    traces = rows - cancelled
     lost, held = database.one(sql.COUNT_LOST, id) or (0, 0)
     price = settings.currency
-    paid = price.per_trace * (traces + wasted) + _token_cost(
+    paid = price.per_trace * (traces + wasted + whole_traces(parts)) + _token_cost(
         database, id, settings, Usage(tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached)
     )
     return RunSummary(
@@ -279,6 +282,8 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
         spent=paid + held,
         settings=settings,
         reused=reused,
+        cancelled=cancelled,
+        cancelled_parts=parts,
     )
 
 

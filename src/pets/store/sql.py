@@ -23,10 +23,11 @@ COUNT = "UPDATE runs SET questions = ?2 WHERE id = ?1"
 CHANGE = "UPDATE runs SET updated = ?2, finished = NULL, settings = ?3 WHERE id = ?1"
 TOTALS = (
     "SELECT count(*), count(answer), coalesce(sum(tokens), 0), coalesce(sum(prompt_tokens), 0), "
-    "coalesce(sum(wasted), 0), coalesce(sum(cached), 0), count(reused) FROM traces WHERE run = ?1"
+    "coalesce(sum(wasted), 0), coalesce(sum(cached), 0), count(reused), count(part), coalesce(sum(part), 0) "
+    "FROM traces WHERE run = ?1"
 )
 TOTALS_BY_MODEL = (
-    "SELECT model, count(*) - count(error), count(answer), sum(tokens), sum(prompt_tokens) FROM traces "
+    "SELECT model, count(*) - count(error) - count(part), count(answer), sum(tokens), sum(prompt_tokens) FROM traces "
     "WHERE run = ?1 GROUP BY model ORDER BY model"
 )
 OWN_COSTS = (
@@ -60,7 +61,7 @@ DROP_LAUNCH = (
 )
 ADD_TRACE = (
     "INSERT INTO traces SELECT run, position, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, "
-    "?19, ?20, ?21, ?22, ?23 FROM questions WHERE run = ?1 AND id = ?2"
+    "?19, ?20, ?21, ?22, ?23, ?24 FROM questions WHERE run = ?1 AND id = ?2"
 )
 SET_ANSWER = (
     "UPDATE traces SET answer = ?4, finish = ?5, spelling = ?6 WHERE run = ?1 AND number = ?3 "
@@ -70,7 +71,7 @@ ADD_TEXT = "INSERT INTO texts SELECT run, position, ?3, ?4 FROM questions WHERE 
 _TRACE = (
     "SELECT t.question, q.id, t.number, t.answer, {text}, t.finish, t.tokens, t.prompt_tokens, t.mean, t.tail, "
     "t.lowest, t.bottom, t.measured, t.error, t.endpoint, t.seconds, t.tries, t.wasted, t.model, "
-    "t.cached, t.soft, t.cost, t.reused, t.spelling "
+    "t.cached, t.soft, t.cost, t.reused, t.spelling, t.part "
     "FROM traces t JOIN questions q ON q.run = t.run AND q.position = t.question "
     "{join}WHERE t.run = ?1 AND "
 )

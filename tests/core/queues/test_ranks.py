@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
 from pets.core.queues.ranks import RankQueue
 from pets.core.record import Record
@@ -28,7 +29,7 @@ def tell(queue, record, confidence):
 
 
 def test_the_score_follows_what_is_told():
-    queue = RankQueue(LeastSure(), cap=4)
+    queue = RankQueue(LeastSure(), Budget(99, cap=4))
     records = {name: Record(name, i, None, keep_traces=True) for i, name in enumerate("ab")}
     for record in records.values():
         queue.add(record)
@@ -41,12 +42,12 @@ def test_the_score_follows_what_is_told():
 
 
 def test_the_cap_holds_and_a_cancelled_launch_frees_its_place():
-    queue = RankQueue(LeastSure(), cap=2)
+    queue = RankQueue(LeastSure(), Budget(99, cap=2))
     record = Record("a", 0, None, keep_traces=True)
     queue.add(record)
     assert [launch.number for launch in queue.take(9)] == [0, 1] and queue.stopped(record)
-    record.cancelled += 1
-    queue.cancelled(record)
+    record.taken_back += 1
+    queue.taken_back(record)
     assert [launch.number for launch in queue.take(9)] == [2]
 
 
@@ -60,7 +61,7 @@ class Reluctant(LeastSure):
 
 
 def test_the_warm_up_comes_first():
-    queue = RankQueue(Reluctant(), cap=None)
+    queue = RankQueue(Reluctant(), Budget(99))
     records = [Record(name, i, None, keep_traces=True) for i, name in enumerate("ab")]
     for record in records:
         queue.add(record)

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
 from pets.core.queues.states import StateQueue
 from pets.core.record import NULL, Record
@@ -28,7 +29,7 @@ class Fewest(IndexPolicy):
 
 def queue(n, policy=None, cap=None):
     CALLS.clear()
-    made = StateQueue(policy or Fewest(), cap)
+    made = StateQueue(policy or Fewest(), Budget(999, cap=cap))
     records = [Record(f"q{i}", i, 4, keep_traces=False) for i in range(n)]
     for record in records:
         made.add(record)
@@ -81,8 +82,8 @@ def test_no_answers_and_cancels_move_a_question_too():
     record.nulls += 1
     record.returned += 1
     made.told(record, NULL)
-    record.cancelled += 1
-    made.cancelled(record)
+    record.taken_back += 1
+    made.taken_back(record)
     (tally,) = made.batch()
     assert (tally.counts, tally.nulls, tally.pending) == ((), 1, 0)
 

@@ -61,7 +61,7 @@ def test_what_a_wave_has_not_launched_is_planned_anew_when_the_next_begins():
 def test_a_cancelled_launch_is_owed_again_in_the_same_wave():
     allocator = made(2, total=60)
     first = allocator.ask(1000)
-    allocator.cancel(first[4])
+    allocator.take_back(first[4])
     (again,) = allocator.ask(1000)
     assert again.question == first[4].question and allocator.wave == 0
 

@@ -22,12 +22,23 @@ from pets.errors import InputError
 __all__ = ["Queue", "ReplicaTotals", "queue_for"]
 
 
-def queue_for(policy: Policy, budget: Budget, horizon: int | None, seed: int, *, alike: bool = True) -> Queue[Any]:
-    """The queue that serves this kind of policy; ``alike``: questions with the same votes share an entry."""
+def queue_for(
+    policy: Policy,
+    budget: Budget,
+    horizon: int | None,
+    seed: int,
+    *,
+    alike: bool = True,
+    hurry: float | None = None,
+) -> Queue[Any]:
+    """The queue that serves this kind of policy; ``alike``: questions with the same votes share an entry.
+
+    With a ``hurry`` the traces of a question are raced.
+    """
     if isinstance(policy, QuotaPolicy):
         return QuotaQueue(policy, budget, horizon, seed)
     if isinstance(policy, IndexPolicy) and policy.waves:
         return WaveQueue(policy, budget, horizon)
     if isinstance(policy, IndexPolicy):
-        return (StateQueue if alike and policy.sees == "counts" else RankQueue)(policy, budget.cap)
+        return (StateQueue if alike and policy.sees == "counts" else RankQueue)(policy, budget, hurry)
     raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")

@@ -72,8 +72,12 @@ class Queue(ABC, Generic[P]):
         """The prefix grew by a vote for an answer that had ``before`` votes, or by a no-answer (``NULL``)."""
 
     @abstractmethod
-    def cancelled(self, record: Record) -> None:
+    def taken_back(self, record: Record) -> None:
         """One pending launch will not come back and was not paid for."""
+
+    @abstractmethod
+    def cancelled(self, record: Record) -> None:
+        """One pending launch was cancelled: it will not come back, and was paid for in part."""
 
     @abstractmethod
     def merged(self, record: Record) -> None:
@@ -86,6 +90,15 @@ class Queue(ABC, Generic[P]):
     def stopped(self, record: Record) -> bool:
         """Whether no trace of the question will be asked for again: an index policy ends with the budget or the cap."""
         return record.spent >= self._cap
+
+    def fewest(self, record: Record) -> int:
+        """m: the fewest further votes that could settle a question; 0 where it is settled (:mod:`pets.core.race`)."""
+        return self.policy.fewest(record.tally(), self.view(record))
+
+    def lower_price(self) -> bool:
+        """Nothing is asked for at the price in force, and there is budget: lower it until something is. False where no
+        price is lower, or there is none."""
+        return False
 
     def view(self, record: Record) -> View:
         """What the policy may know when it is asked about ``record``: an index policy the cap alone."""

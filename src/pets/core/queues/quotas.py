@@ -7,6 +7,10 @@ At each question of policy, with ``R_t`` and ``H_t`` as in :class:`~pets.core.po
 so that a promise is never broken: the paper's ``b_t <= R_t - K0 (H_t - 1)`` for any number of open questions. In
 tokens or money ``affordable`` is what the mean cost so far makes likely; launches still wait for their whole hold.
 A question that must wait for what is held by traces in flight is looked at again when they are back.
+
+In a race (:mod:`pets.core.race`) a grant is looked at whenever a trace is back: it is as wide as the race, and shrinks
+with it. Over all questions the traces that must come back before one can be settled go before speculative ones.
+
 With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far, else the declared N.
 """
 
@@ -22,7 +26,8 @@ import numpy as np
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
 from pets.core.queues.base import Queue, ReplicaTotals
-from pets.core.record import Record
+from pets.core.race import width
+from pets.core.record import NULL, Record
 from pets.core.tally import Tally
 from pets.errors import StateError
 from pets.types import Launch
@@ -41,6 +46,7 @@ class _Grant:
     final: bool = False  # no more will be granted
     stopped: bool = False  # final, and all of it has come back
     short: bool = False  # the budget did not pay for all that the policy wanted
+    needed: int = 0  # traces in flight beyond which others are speculative, in a race
     version: int = 0
 
     @property
@@ -61,7 +67,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
         self._fresh: deque[_Grant] = deque()  # arrived, nothing granted yet
         self._short: list[_Grant] = []  # wait for money that is held by traces in flight
         self._stops: deque[int] = deque(maxlen=STOPS_KEPT)
-        self._heap: list[tuple[int, int, int]] = []
+        self._heap: list[tuple[bool, int, int, int]] = []  # speculative ones last
         self._owed = 0  # granted and not launched
         self._owed_final = 0  # the part of it that belongs to final grants
         self._open = 0  # traces launched by questions whose grant is not final
@@ -80,7 +86,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
         self.look()
         launches: list[Launch] = []
         while len(launches) < n and self._heap:
-            _, position, version = heappop(self._heap)
+            *_, position, version = heappop(self._heap)
             serving = self._grants.get(position)
             if serving is None or version != serving.version:
                 continue
@@ -101,12 +107,19 @@ class QuotaQueue(Queue[QuotaPolicy]):
     def told(self, record: Record, before: int) -> None:
         """The prefix grew; a grant that is used up and has come back is looked at again."""
         grant = self._grants[record.position]
-        if grant.owed == 0 and record.pending == 0:
+        if record.hurry is not None or (grant.owed == 0 and record.pending == 0):
+            self._decide(grant)
+
+    def taken_back(self, record: Record) -> None:
+        """A launch was taken back: its place in the grant is owed again."""
+        grant = self._grants[record.position]
+        self._count(grant, launched=-1)
+        if record.hurry is not None:
             self._decide(grant)
 
     def cancelled(self, record: Record) -> None:
-        """A launch was taken back: its place in the grant is owed again."""
-        self._count(self._grants[record.position], launched=-1)
+        """A launch was cancelled: a grant of which nothing is on its way any more is looked at again."""
+        self.told(record, NULL)
 
     @property
     def promised(self) -> int:
@@ -125,6 +138,11 @@ class QuotaQueue(Queue[QuotaPolicy]):
         for waiting in (self._fresh, self._short):
             if grant in waiting:
                 waiting.remove(grant)
+
+    def fewest(self, record: Record) -> int:
+        """As :meth:`Queue.fewest`; one that has stopped is settled."""
+        grant = self._grants[record.position]
+        return 0 if grant.stopped else self.policy.fewest(record.tally(grant.rounds), self.view(record))
 
     def stopped(self, record: Record) -> bool:
         """Whether nothing more is in sight for this question: the policy has had enough, or the budget is used up."""
@@ -204,6 +222,9 @@ class QuotaQueue(Queue[QuotaPolicy]):
         record, warmup = grant.record, self.policy.warmup
         spent = record.spent
         spare = self._budget.expected - self._owed - self.others.owed
+        if record.hurry is not None:
+            self._decide_race(grant, record.hurry, spare + grant.owed)
+            return
         if spent < warmup:
             wanted = warmup - spent
         elif grant.final:
@@ -221,9 +242,39 @@ class QuotaQueue(Queue[QuotaPolicy]):
         elif wanted > 0 and self._budget.reserved and not self._budget.currency.counts_traces:
             self._short.append(grant)  # what is in flight may cost less than is held for it
         else:
-            grant.stopped = True
-            self._stops.append(spent)
-            self._close(grant)
+            self._stop(grant)
+
+    def _decide_race(self, grant: _Grant, hurry: float, spare: int) -> None:
+        """Grant what may be in flight of a raced question now, as far as ``spare`` pays for it.
+
+        One that is settled, and of which nothing is in flight, stops.
+        """
+        if grant.final:
+            return
+        record = grant.record
+        if record.spent >= self.policy.warmup:
+            spare -= self.policy.warmup * self._coming
+        grant.needed = m = self.fewest(record)
+        room = width(record.returned, m, hurry) - record.pending
+        if self._budget.cap is not None:
+            room = min(room, self._budget.cap - record.spent)
+        granted = max(0, min(room, spare))
+        grant.short = m - record.pending > granted
+        self._owed += granted - grant.owed
+        grant.total = record.spent + granted
+        self._offer(grant)
+        if granted or record.pending:
+            return
+        if m and self._budget.reserved and not self._budget.currency.counts_traces:
+            self._short.append(grant)  # what is in flight may cost less than is held for it
+        else:
+            self._stop(grant)
+
+    def _stop(self, grant: _Grant) -> None:
+        """Nothing more is in sight for a question."""
+        grant.stopped = True
+        self._stops.append(grant.record.spent)
+        self._close(grant)
 
     def _extend(self, grant: _Grant, extra: int) -> None:
         """Promise ``extra`` traces more."""
@@ -244,7 +295,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
             self._owed_final += grant.owed
 
     def _count(self, grant: _Grant, launched: int) -> None:
-        """A launch (+1) or its cancellation (-1)."""
+        """A launch (+1) or its being taken back (-1)."""
         self._owed -= launched
         if grant.final:
             self._owed_final -= launched
@@ -256,7 +307,9 @@ class QuotaQueue(Queue[QuotaPolicy]):
         """Renew the question's place in the heap."""
         grant.version += 1
         if grant.owed > 0:
-            heappush(self._heap, (grant.record.spent, grant.record.position, grant.version))
+            record = grant.record
+            speculative = record.hurry is not None and record.pending >= grant.needed
+            heappush(self._heap, (speculative, record.spent, record.position, grant.version))
 
 
 def coin_of(seed: int, position: int) -> float:

@@ -7,36 +7,37 @@ and one call of the policy.
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from heapq import heappop, heappush
 
+from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
-from pets.core.queues.base import Queue
+from pets.core.queues.priced import ENOUGH, PricedQueue
 from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.types import Launch
 
 
-class RankQueue(Queue[IndexPolicy]):
+class RankQueue(PricedQueue):
     """Serves the highest index; equal ones in the order of arrival."""
 
-    def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
-        super().__init__(policy, cap)
+    def __init__(self, policy: IndexPolicy, budget: Budget, hurry: float | None = None) -> None:
+        super().__init__(policy, budget, hurry)
         self._records: dict[int, Record] = {}
         self._versions: dict[int, int] = {}
-        self._heap: list[tuple[float, int, int]] = []
+        self._heap: list[tuple[int, float, int, int]] = []
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
         self._records[record.position] = record
         self._rank(record)
 
-    def take(self, n: int) -> list[Launch]:
+    def _take(self, n: int) -> list[Launch]:
         """Up to n launches, best first, each scored with those before it pending."""
         launches: list[Launch] = []
         while len(launches) < n and self._heap:
-            _, position, version = self._heap[0]
+            *_, position, version = self._heap[0]
             if version != self._versions.get(position):
                 heappop(self._heap)
                 continue
@@ -50,8 +51,12 @@ class RankQueue(Queue[IndexPolicy]):
         """The prefix grew."""
         self._rank(record)
 
-    def cancelled(self, record: Record) -> None:
+    def taken_back(self, record: Record) -> None:
         """One pending launch will not come back and was not paid for."""
+        self._rank(record)
+
+    def cancelled(self, record: Record) -> None:
+        """One pending launch was cancelled."""
         self._rank(record)
 
     def merged(self, record: Record) -> None:
@@ -62,11 +67,13 @@ class RankQueue(Queue[IndexPolicy]):
         """Serve the question no more."""
         del self._records[record.position], self._versions[record.position]
 
-    def refit(self, past: Iterable[Tally] = ()) -> None:
-        """Let the policy learn from the batch and from questions ``past``, and score every question anew."""
-        super().refit(past)
+    def _rank_all(self) -> None:
         for record in self._records.values():
             self._rank(record)
+
+    @property
+    def _size(self) -> int:
+        return len(self._records)
 
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally."""
@@ -76,12 +83,9 @@ class RankQueue(Queue[IndexPolicy]):
         version = self._versions[record.position] = self._versions.get(record.position, 0) + 1
         if record.spent >= self._cap or (self.only_warmup and record.spent >= self.policy.warmup):
             return  # full, or to be scored when the warm-up has taught the policy its scale
-        if record.spent < self.policy.warmup:
-            score = math.inf
-        else:
-            mark = bisect_left(self.policy.length_edges, record.mean_tokens)
-            score = self.policy.index(record.tally(mark=mark), self._view)
+        tally = record.tally(mark=bisect_left(self.policy.length_edges, record.mean_tokens))
+        score, turn = self._index(tally), self._turn(tally)
         if math.isnan(score):
             raise InputError(f"{self.policy!r} gave NaN as the index of {record.id!r}; an index is a number.")
-        if score > -math.inf:
-            heappush(self._heap, (-score, record.position, version))
+        if score > -math.inf and turn < ENOUGH:
+            heappush(self._heap, (turn, -score, record.position, version))

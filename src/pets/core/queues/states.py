@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
+from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
-from pets.core.queues.base import Queue
+from pets.core.queues.priced import ENOUGH, PricedQueue
 from pets.core.record import NULL, Record
 from pets.core.tally import Tally, add_vote
 from pets.errors import InputError
@@ -22,27 +23,28 @@ from pets.types import Launch
 
 Key = tuple[tuple[int, ...], int, int, int, int]
 
-LAUNCH, CANCEL = -2, -3  # events beside NULL (-1) and "a vote for an answer that had c votes" (c >= 0)
+LAUNCH, TAKE_BACK = -2, -3  # events beside NULL (-1) and "a vote for an answer that had c votes" (c >= 0)
 MARK_STRIDE = 1 << 40  # an event plus MARK_STRIDE times the question's new length class
 LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 
 
-class StateQueue(Queue[IndexPolicy]):
+class StateQueue(PricedQueue):
     """Serves the highest index; see the module's docstring."""
 
     newest_first = True  # a state serves the question that entered it last
 
-    def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
-        super().__init__(policy, cap)
+    def __init__(self, policy: IndexPolicy, budget: Budget, hurry: float | None = None) -> None:
+        super().__init__(policy, budget, hurry)
         self._edges = policy.length_edges
         self._ids: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._scores: list[float | None] = []  # None: not needed yet
+        self._turns: list[int | None] = []
         self._members: list[dict[Record, None]] = []
         self._after: list[dict[int, int]] = []  # state -> event -> state
         self._queued: list[bool] = []  # in the heap, about to be, or never to be
         self._unscored: list[int] = []
-        self._heap: list[tuple[float, Key, int]] = []
+        self._heap: list[tuple[int, float, Key, int]] = []
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
@@ -52,7 +54,7 @@ class StateQueue(Queue[IndexPolicy]):
         if not self._queued[state]:
             self._enter(state)
 
-    def take(self, n: int) -> list[Launch]:
+    def _take(self, n: int) -> list[Launch]:
         """Up to n launches, best first; the same as n times one, since a launch only lowers the later key."""
         launches: list[Launch] = []
         heap, scores, members = self._heap, self._scores, self._members
@@ -61,7 +63,7 @@ class StateQueue(Queue[IndexPolicy]):
                 self._queue_entered()
             if not heap:
                 break
-            state = heap[0][2]
+            state = heap[0][3]
             here = members[state]
             if not here:
                 heappop(heap)
@@ -73,7 +75,7 @@ class StateQueue(Queue[IndexPolicy]):
             if after is None:
                 after = self._move(state, LAUNCH)
             count = min(n, len(here))
-            if count > 1 and self._score(after) > self._score(state):
+            if count > 1 and (self._turn_of(after), -self._score(after)) < (self._turn_of(state), -self._score(state)):
                 count = 1  # the state after a launch comes before the rest of this one
             there = members[after]
             for _ in range(count):
@@ -101,9 +103,13 @@ class StateQueue(Queue[IndexPolicy]):
         if not self._queued[after]:
             self._enter(after)
 
-    def cancelled(self, record: Record) -> None:
+    def taken_back(self, record: Record) -> None:
         """One pending launch will not come back and was not paid for."""
-        self.told(record, CANCEL)
+        self.told(record, TAKE_BACK)
+
+    def cancelled(self, record: Record) -> None:
+        """One pending launch was cancelled."""
+        self.told(record, TAKE_BACK)
 
     def merged(self, record: Record) -> None:
         """The question's votes were counted anew."""
@@ -120,11 +126,14 @@ class StateQueue(Queue[IndexPolicy]):
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every state anew: O(S)."""
+        self._scores = [None] * len(self._keys)
         super().refit(past)
+
+    def _rank_all(self) -> None:
         if self.policy.length_edges != self._edges:
             self._edges = self.policy.length_edges
             self._classify()
-        self._scores = [None] * len(self._keys)
+        self._turns = [None] * len(self._keys)
         self._heap.clear()
         self._unscored = [state for state, members in enumerate(self._members) if members]
         self._queued = [bool(members) for members in self._members]
@@ -163,8 +172,8 @@ class StateQueue(Queue[IndexPolicy]):
             state = self._unscored.pop()
             if not self._members[state]:
                 self._queued[state] = False
-            elif (score := self._score(state)) > -math.inf:
-                heappush(self._heap, (-score, self._keys[state], state))
+            elif (score := self._score(state)) > -math.inf and self._turn_of(state) < ENOUGH:
+                heappush(self._heap, (self._turn_of(state), -score, self._keys[state], state))
 
     def _state(self, key: Key) -> int:
         state = self._ids.get(key)
@@ -172,6 +181,7 @@ class StateQueue(Queue[IndexPolicy]):
             state = self._ids[key] = len(self._keys)
             self._keys.append(key)
             self._scores.append(None)
+            self._turns.append(None)
             self._members.append({})
             self._after.append({})
             self._queued.append(False)
@@ -184,7 +194,7 @@ class StateQueue(Queue[IndexPolicy]):
             pending += 1
         else:
             pending -= 1
-            mark = (event - CANCEL) // MARK_STRIDE
+            mark = (event - TAKE_BACK) // MARK_STRIDE
             vote = event - MARK_STRIDE * mark
             if vote == NULL:
                 nulls += 1
@@ -194,18 +204,27 @@ class StateQueue(Queue[IndexPolicy]):
         self._after[state][event] = after
         return after
 
+    @property
+    def _size(self) -> int:
+        return sum(map(len, self._members))
+
+    def _tally(self, state: int) -> Tally:
+        counts, nulls, pending, options, mark = self._keys[state]
+        return Tally(counts, nulls, pending, options or None, mark=mark)
+
+    def _turn_of(self, state: int) -> int:
+        """As :meth:`_turn`, worked out once for each price."""
+        turn = self._turns[state]
+        if turn is None:
+            turn = self._turns[state] = self._turn(self._tally(state))
+        return turn
+
     def _score(self, state: int) -> float:
         """+inf within the warm-up, -inf at the cap, else the policy's index; worked out when first needed."""
         score = self._scores[state]
         if score is None:
-            counts, nulls, pending, options, mark = self._keys[state]
-            tally = Tally(counts, nulls, pending, options or None, mark=mark)
-            if tally.launched >= self._cap:
-                score = -math.inf
-            elif tally.launched < self.policy.warmup:
-                score = math.inf
-            else:
-                score = self.policy.index(tally, self._view)
+            tally = self._tally(state)
+            score = self._index(tally)
             if math.isnan(score):
                 raise InputError(f"{self.policy!r} gave NaN as the index of {tally}; an index is a number.")
             self._scores[state] = score

@@ -2,8 +2,8 @@
 
 A wave is planned from every question's tally and the budget left, when nothing of the wave before is owed or in flight
 (or when :meth:`WaveQueue.next_wave` says so: what is still out then counts as pending). Its launches are handed out
-fewest launched first, and until they are back there are no others. A part of the plan that was cancelled is owed again;
-that of a question that is served no more is dropped. Planning costs one call of the plan over distinct states
+fewest launched first, and until they are back there are no others. A part of the plan that was taken back is owed
+again; that of a question that is served no more is dropped. Planning costs one call of the plan over distinct states
 (:mod:`pets.core.waves`), everything else O(log N) a launch.
 """
 
@@ -101,10 +101,14 @@ class WaveQueue(Queue[IndexPolicy]):
         """The prefix grew."""
         self._flying -= 1
 
-    def cancelled(self, record: Record) -> None:
+    def taken_back(self, record: Record) -> None:
         """A launch was taken back: its place in the wave is owed again."""
         self._flying -= 1
         self._owe(record, self._parts.get(record.position, 0) + 1)
+
+    def cancelled(self, record: Record) -> None:
+        """A launch was cancelled: its place in the wave was paid for."""
+        self._flying -= 1
 
     def merged(self, record: Record) -> None:
         """The question's votes were counted anew: the next wave is planned by that."""

@@ -1,0 +1,107 @@
+"""What both queues of index policies do in a race: the price in force says what is settled, and how wide others run.
+
+Offline, an index policy ends where all indices have fallen to one price. In a race this price is found beforehand: the
+one at which the rest of the run is expected to take the rest of the budget (:func:`pets.core.price.price_in_force`). It
+is found anew at every refit, and when nothing is in flight and there is budget left. A question whose index is at or
+under it is settled; of any other one ``width(n, m, hurry)`` traces may be in flight, of which m are needed.
+"""
+
+import math
+from abc import abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pets.core.budget import Budget
+from pets.core.grid import NO_CAP
+from pets.core.policy import IndexPolicy
+from pets.core.price import price_in_force
+from pets.core.queues.base import Queue
+from pets.core.race import width
+from pets.core.record import Record
+from pets.core.tally import Tally
+from pets.types import Launch
+
+NEEDED, SPECULATIVE, ENOUGH = 0, 1, 2
+LEAST_STEP = 1e-9  # by which a price falls
+LEAST_HURRY = 0.25  # of a batch: places that would stand empty are filled, also where nothing is cancelled
+
+
+class PricedQueue(Queue[IndexPolicy]):
+    """An index policy's queue; with a ``hurry`` it races questions at one price."""
+
+    def __init__(self, policy: IndexPolicy, budget: Budget, hurry: float | None = None) -> None:
+        super().__init__(policy, budget.cap)
+        self._budget, self._hurry = budget, hurry
+        self._price: float | None = None  # as an index; None: to be found before the next launch
+
+    def fewest(self, record: Record) -> int:
+        """As :meth:`Queue.fewest`: until the index is at the price in force."""
+        return self._fewest(record.tally(mark=bisect_left(self.policy.length_edges, record.mean_tokens)))
+
+    def _fewest(self, tally: Tally) -> int:
+        return self.policy.fewest(tally, self._view, -math.inf if self._price is None else self._price)
+
+    def _turn(self, tally: Tally) -> int:
+        """When a question may have one more in flight: before all others, after them, or not at all."""
+        if self._hurry is None or tally.launched < self.policy.warmup:
+            return NEEDED
+        m = self._fewest(tally)
+        if tally.pending < m:
+            return NEEDED
+        wide = width(tally.returned, m, max(self._hurry, LEAST_HURRY))
+        return SPECULATIVE if tally.pending < wide else ENOUGH
+
+    def take(self, n: int) -> list[Launch]:
+        """As :meth:`Queue.take`, at the price in force."""
+        if self._hurry is not None and self._price is None and n > 0:
+            self._find_price()
+        return self._take(n)
+
+    @abstractmethod
+    def _take(self, n: int) -> list[Launch]:
+        """Up to n launches, best first."""
+
+    def _find_price(self) -> None:
+        edges, batch, budget = self.policy.length_edges, self.batch(), self._budget
+        marked = {replace(tally, mark=bisect_left(edges, tally.mean_tokens)): n for tally, n in batch.items()}
+        seen, cap = sum(batch.values()), NO_CAP if budget.cap is None else budget.cap
+        left = budget.expected * seen / max(1, self._size) + sum(tally.pending * n for tally, n in batch.items())
+        self._price = price_in_force(self._index, self.policy.belief, marked, left, cap) if batch else None
+        self._rank_all()
+
+    def lower_price(self) -> bool:
+        """As :meth:`Queue.lower_price`."""
+        if self._hurry is None:
+            return False
+        before, edges = self._price, self.policy.length_edges
+        self._find_price()
+        states = {replace(tally, mark=bisect_left(edges, tally.mean_tokens)) for tally in self.batch()}
+        best = max(map(self._index, states), default=-math.inf)
+        if best == -math.inf:
+            return False
+        if self._price is None or self._price >= best or (before is not None and self._price >= before):
+            self._price = best - LEAST_STEP * max(1.0, abs(best))
+            self._rank_all()
+        return True
+
+    def _index(self, tally: Tally) -> float:
+        """The index of a question; -inf at the cap."""
+        if tally.launched >= self._cap:
+            return -math.inf
+        return math.inf if tally.launched < self.policy.warmup else self.policy.index(tally, self._view)
+
+    @property
+    @abstractmethod
+    def _size(self) -> int:
+        """How many questions there are."""
+
+    @abstractmethod
+    def _rank_all(self) -> None:
+        """Put every question where it now belongs."""
+
+    def refit(self, past: Iterable[Tally] = ()) -> None:
+        """Let the policy learn from the batch and from questions ``past``, and put every question anew: O(S)."""
+        super().refit(past)
+        self._price = None
+        self._rank_all()
