@@ -6,7 +6,7 @@ Each tool gets an environment of its own in ``.venv-integrations``: they pin ver
 CI does not run this. What is tested, its size on disk, and the minutes of installing and testing on two cores:
 
     lm-eval     0.4.13                        0.8 GB     3 min
-    dspy        3.4.1 (LiteLLM 1.106.2)       0.6 GB     2 min
+    dspy        3.4.1 (LiteLLM 1.106.2)       0.6 GB     1 min
     litellm     1.106.2 with its proxy        0.9 GB     6 min
     clients     openai 2.54.0, langchain-openai 1.7.3, llama-index-llms-openai-like 0.8.1, LiteLLM 1.106.2
                                               0.7 GB     2 min
@@ -25,11 +25,11 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".venv-integrations"
 TESTING = ("pytest>=8.3", "pytest-timeout>=2.3", "hypothesis>=6.112", "httpx>=0.28")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # they look for newer files by themselves
-# For each tool: what is installed beside PETS, its tests.
+# For each tool: what is installed beside PETS where that is no extra of its name, and its tests.
 TOOLS: dict[str, tuple[tuple[str, ...], str]] = {
-    "lm-eval": (("pets-llm[lm-eval]",), "tests/integrations/test_lm_eval.py"),
-    "dspy": (("pets-llm[dspy]",), "tests/integrations/test_dspy.py"),
-    "litellm": (("pets-llm[litellm]",), "tests/integrations/test_litellm.py"),
+    "lm-eval": ((), "tests/integrations/test_lm_eval.py"),
+    "dspy": ((), "tests/integrations/test_dspy.py"),
+    "litellm": ((), "tests/integrations/test_litellm.py"),
     "clients": (
         ("openai==2.54.0", "langchain-openai==1.7.3", "llama-index-llms-openai-like==0.8.1", "litellm==1.106.2"),
         "tests/integrations/test_clients.py",
@@ -58,9 +58,9 @@ def install(name: str, requirements: Sequence[str]) -> Path:
     """The interpreter of the tool's environment, which is made where it is missing or out of date."""
     folder = FOLDER / name
     python, stamp = folder / "bin" / "python", folder / ".ready"
-    wanted = [f"{ROOT}[mock,serve]", *requirements, *TESTING]
+    wanted = [f"{ROOT}[serve]" if requirements else f"{ROOT}[serve,{name}]", *requirements, *TESTING]
     if not stamp.exists() or stamp.read_text("utf-8") != "\n".join(wanted):
-        sys.stderr.write(f"Installing {', '.join(requirements)} into {folder.relative_to(ROOT)} ...\n")
+        sys.stderr.write(f"Installing {', '.join(requirements or [name])} into {folder.relative_to(ROOT)} ...\n")
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "--editable", *wanted], check=True)
