@@ -182,7 +182,7 @@ def test_a_stream_of_other_questions_raises_the_alarm(plan, tmp_path):
         (["--plan", "none.json"], "none.json"),
         (["--first", 5, "--budget-window", 5], "Take one"),
         (["--budget", "5usd"], "needs a price"),
-        (["--budget", "3x", "--budget-window", 10], "warm-up"),
+        (["--budget", "1x", "--budget-window", 10], "warm-up"),
         (["--endpoint", "http://localhost:1/v1"], "--model"),
         (["--answer", "poem"], "poem"),
         (["--pool", "none.jsonl"], "none.jsonl"),
@@ -239,7 +239,7 @@ def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
     assert 'Run 1 of store "' in first.stderr and "160 traces of 160 traces" in again.stderr
     assert "20 warm-ups" in again.stderr  # the drift test goes on, too
     assert "Write +9x to add" in refused("resume", "last", "--store", store, "--budget", "9x")
-    assert "run 1 is a stream: leave out --max-traces." in refused(
+    assert "run 1 is a stream, which keeps its --max-traces" in refused(
         "resume", "last", "--store", store, "--max-traces", 99
     )
 
