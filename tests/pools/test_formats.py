@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 import zipfile
 
 import pandas
@@ -182,3 +184,61 @@ def test_inspects_zip_is_read_within_bounds(tmp_path):
     path.write_bytes(b"nothing")
     assert check_pool(path) == ['pool "log.eval" is no inspect_ai log (File is not a zip file). Check the file.']
     assert "there is no file" in check_pool(tmp_path / "none.eval")[0]
+
+
+@pytest.fixture(scope="module")
+def log_of_today(tmp_path_factory):
+    """A log that inspect_ai writes here and now, in a process of its own: importing it teaches zipfile zstd."""
+    folder = tmp_path_factory.mktemp("inspect")
+    subprocess.run([sys.executable, "-W", "ignore", "-c", EVALUATION, str(folder)], check=True, timeout=120)
+    (log,) = folder.glob("*.eval")
+    return log
+
+
+EVALUATION = """
+import sys
+import inspect_ai
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import match
+
+def answer(messages, tools, tool_choice, config):
+    output = ModelOutput.from_content("mockllm/model", "So. " * 2000 + f"The answer is {messages[-1].text}.")
+    output.usage = ModelUsage(input_tokens=9, output_tokens=20, total_tokens=29)  # else it loads a tokenizer to count
+    return output
+
+samples = [Sample(id=f"q{n}", input=str(n), target="1") for n in range(3)]
+task = inspect_ai.Task(samples, scorer=match(numeric=True), epochs=4)
+model = get_model("mockllm/model", custom_outputs=answer)
+inspect_ai.eval(task, model=model, log_dir=sys.argv[1], log_format="eval", display="none")
+"""
+
+
+def test_inspects_log_of_today_is_read_though_python_cannot_unpack_it(log_of_today):
+    with zipfile.ZipFile(log_of_today) as archive:
+        assert {member.compress_type for member in archive.infolist()} == {93}
+    pool = read_pool(log_of_today)
+    assert [(question.id, question.gold) for question in pool.questions] == [("q0", "1"), ("q1", "1"), ("q2", "1")]
+    assert [question.answers for question in pool.questions] == [("0",) * 4, ("1",) * 4, ("2",) * 4]
+    assert all(text == "So. " * 2000 + "The answer is 2." for text in pool.questions[2].texts)
+    with pytest.raises(PoolError, match="unpacks to over 20000 bytes"):
+        read_pool(log_of_today, max_unpacked_bytes=20_000)
+
+
+@pytest.mark.parametrize("at", [0, 40], ids=["no zstd", "damaged"])
+def test_a_damaged_log_is_one_line(log_of_today, tmp_path, at):
+    with zipfile.ZipFile(log_of_today) as archive:
+        member = archive.getinfo("samples/q1_epoch_1.json")
+    raw = bytearray(log_of_today.read_bytes())
+    start = member.header_offset + 30 + len(member.filename) + at
+    raw[start : start + 8] = bytes(8)
+    (tmp_path / "log.eval").write_bytes(raw)
+    (message,) = check_pool(tmp_path / "log.eval")
+    assert message.startswith('pool "log.eval" is no inspect_ai log (')
+
+
+@pytest.mark.skipif(hasattr(zipfile, "ZIP_ZSTANDARD"), reason="Python unpacks it")
+def test_what_unpacks_zstd_is_named_where_it_is_missing(log_of_today, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    (message,) = check_pool(log_of_today)
+    assert message.endswith("is packed with zstd, which Python reads since 3.14. Install it: pip install zstandard.")

@@ -6,6 +6,7 @@ A record of a pool has lists (``"answers"``, ``"texts"``); whatever has not is o
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ UNREAD = "[invalid]"  # what lm-eval's filters leave where they read nothing
 NOT_SAMPLED = "[pets: not sampled]"  # what a response of lm-eval's model `pets` begins or ends with that is a copy
 Trace = dict[str, Any]
 """One trace of a file that has one per row, under :data:`TRACE_NAMES`, and whether it was ``cut``."""
+ZSTD = 93  # a zip's number for it
 LIKELIHOODS = "it holds log-likelihoods and no texts; a pool needs generations (output_type: generate_until)."
 
 
@@ -229,11 +231,11 @@ def zipped_samples(path: Path, max_unpacked_bytes: int | None = None) -> Iterato
     try:
         limit = left = max_unpacked(path, max_unpacked_bytes)
         with zipfile.ZipFile(path) as archive:
-            for name in archive.namelist():
+            for member in archive.infolist():
+                name = member.filename
                 if not (name.startswith("samples/") and name.endswith(".json")):
                     continue
-                with archive.open(name) as member:
-                    raw = member.read(left + 1)
+                raw = _unpacked(archive, member, left + 1)
                 left -= len(raw)
                 if left < 0:
                     raise PoolError(
@@ -251,6 +253,31 @@ def zipped_samples(path: Path, max_unpacked_bytes: int | None = None) -> Iterato
             f'pool "{path.name}" cannot be unpacked by this Python ({error}). '
             "Convert it: inspect log convert --to json --output-dir DIR FILE."
         ) from None
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
+    """At most so many bytes of a member, which inspect_ai packs with zstd; Python's zipfile reads that since 3.14."""
+    if member.compress_type != ZSTD or hasattr(zipfile, "ZIP_ZSTANDARD"):
+        with archive.open(member) as file:
+            return file.read(most)
+    try:
+        import zstandard
+    except ImportError:
+        raise PoolError(
+            f'pool "{Path(archive.filename or "").name}" is packed with zstd, which Python reads since 3.14. '
+            "Install it: pip install zstandard."
+        ) from None
+    packed = copy(member)
+    packed.compress_type, packed.file_size = zipfile.ZIP_STORED, member.compress_size
+    del packed.CRC  # it is that of the unpacked bytes
+    try:
+        with archive.open(packed) as file, zstandard.ZstdDecompressor().stream_reader(file) as reader:
+            raw = reader.read(most)
+    except zstandard.ZstdError as error:
+        raise zipfile.BadZipFile(str(error)) from None
+    if len(raw) < most and zlib.crc32(raw) != member.CRC:
+        raise zipfile.BadZipFile(f"Bad CRC-32 for file {member.filename!r}")
+    return raw
 
 
 def frame_rows(frame: Any) -> Iterator[FileRow]:
