@@ -10,6 +10,7 @@ CI does not run this. What is tested, its size on disk, and the minutes of insta
     litellm     1.106.2 with its proxy        0.9 GB     6 min
     clients     openai 2.54.0, langchain-openai 1.7.3, llama-index-llms-openai-like 0.8.1, LiteLLM 1.106.2
                                               0.7 GB     2 min
+    its-hub     1.2.0                         0.3 GB     1 min
 
 LiteLLM 1.108 and 1.109 ask for a certifi of 2026-10-19 or later, which the index here did not have on 2026-11-18.
 """
@@ -34,6 +35,7 @@ TOOLS: dict[str, tuple[tuple[str, ...], str]] = {
         ("openai==2.54.0", "langchain-openai==1.7.3", "llama-index-llms-openai-like==0.8.1", "litellm==1.106.2"),
         "tests/integrations/test_clients.py",
     ),
+    "its-hub": (("its_hub==1.2.0",), "tests/integrations/test_its_hub.py"),
 }
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from pets.errors import PoolError
-from pets.pools import PooledQuestion, check_pool, from_frame, read_pool
+from pets.pools import PooledQuestion, check_pool, from_frame, pools_of, read_pool, read_pools
 
 TEXTS = ("It is 4.", "It is 5.", "So: 4")
 LONG = [
@@ -242,3 +242,68 @@ def test_what_unpacks_zstd_is_named_where_it_is_missing(log_of_today, monkeypatc
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (message,) = check_pool(log_of_today)
     assert message.endswith("is packed with zstd, which Python reads since 3.14. Install it: pip install zstandard.")
+
+
+def generated(id, text, predicted, seed):
+    """A row as NeMo-Skills writes it: generate.py's postprocess_single_output, then its math evaluator."""
+    return {
+        "generation": text,
+        "num_generated_tokens": len(text),
+        "num_input_tokens": 40,
+        "finish_reason": "length" if predicted is None else "stop",
+        "tokens": ["It", " is"],  # the tokens themselves, where log-probabilities were asked for
+        "id": id,
+        "problem": "2 + 2?",
+        "reference_solution": "See.",
+        "expected_answer": 4,
+        "predicted_answer": predicted,
+        "symbolic_correct": predicted == "4",
+        "generation_time": 0.5 + seed,
+    }
+
+
+@pytest.fixture
+def seeds(tmp_path):
+    """A folder of NeMo-Skills: eleven seeds, and what it leaves beside them."""
+    folder = tmp_path / "sums"
+    folder.mkdir()
+    for seed in range(11):
+        rows = [generated("a", f"It is {seed}.", str(seed), seed), generated("b", "It is", None, seed)]
+        (folder / f"output-rs{seed}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (folder / f"output-rs{seed}.jsonl.done").touch()
+    (folder / "output-rs0_chunk_1.jsonl").write_text("{}\n")
+    (folder / "metrics.json").write_text('{"sums": {"majority@11": {"symbolic_correct": 50.0}}}')
+    return folder
+
+
+def test_nemo_skills_files_of_a_folder_are_one_pool_with_a_trace_from_each(seeds):
+    (pool,) = read_pools([seeds])
+    texts = tuple(f"It is {seed}." for seed in range(11))
+    assert pool.name == "sums" and pool.questions == (
+        PooledQuestion("a", tuple(map(str, range(11))), "4", tuple(map(len, texts)), texts=texts),
+        PooledQuestion("b", (None,) * 11, "4", (5,) * 11, texts=("It is",) * 11, cut=(True,) * 11),
+    )
+    files = [seeds / f"output-rs{seed}.jsonl" for seed in range(11)]
+    assert read_pools(files) == [pool] == pools_of(list(map(str, files)))
+    assert len(read_pool(files[3]).questions[0].answers) == 1
+    with pytest.raises(PoolError, match=r"2 of 11 .* are named; all of a folder are one pool"):
+        read_pools(files[2:4])
+
+
+def test_a_bad_line_of_nemo_skills_is_told_with_its_file(seeds):
+    (seeds / "output-rs4.jsonl").write_text('{"generation": "It is 4."}\n')
+    assert check_pool(seeds)[0].startswith('pool "sums" output-rs4.jsonl line 1: "id" is missing')
+
+
+def test_messages_are_texts_as_in_its_hubs_results():
+    responses = [{"role": "assistant", "content": text} for text in TEXTS]
+    parts = {"role": "assistant", "content": [{"type": "text", "text": "So: 4"}]}
+    pool = from_frame([{"id": "a", "gold": "4", "responses": [*responses, parts]}])
+    assert pool.questions == (PooledQuestion("a", (None,) * 4, "4", texts=(*TEXTS, "So: 4")),)
+
+
+@pytest.mark.parametrize("winner", ["It is 4.", {"role": "assistant", "content": "It is 4."}])
+def test_its_hubs_benchmark_keeps_no_traces(winner):
+    rows = [{"unique_id": "a", "budget": budget, "response": winner, "correct": True} for budget in (1, 2, 4)]
+    with pytest.raises(PoolError, match="the winner of each vote and not its traces"):
+        from_frame(rows)

@@ -9,7 +9,7 @@ from pets.cli._output import count
 from pets.cli._terminal import say
 from pets.errors import InputError
 from pets.lab import LabelledPool, read_answers
-from pets.pools import Metric, Pool, mix_pools, pool_files, read_pool, split_mixture
+from pets.pools import Metric, Pool, joined_seeds, mix_pools, pool_files, read_pool, split_mixture
 from pets.pools.formats import NAMES
 
 FIELDS = option(
@@ -74,7 +74,7 @@ class PoolOptions:
         """
         pools: list[Pool] = []
         mixtures: list[MixedPools] = []
-        for path in paths:
+        for path in joined_seeds(paths):
             files = split_mixture(str(path))
             if len(files) < 2:
                 pools += [self.read(file) for file in pool_files([path])]

@@ -1,8 +1,9 @@
-"""Recorded answers as other tools write them, as the records of a pool: one trace per row, lm-eval, inspect_ai.
+"""Recorded answers as other tools write them, as the records of a pool: by lm-eval, inspect_ai, NeMo-Skills and others.
 
 A record of a pool has lists (``"answers"``, ``"texts"``); whatever has not is one of these, told by its first row.
 """
 
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json, p
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
-    "gold": ("gold", "correct_answer", "answer", "target", "label", "solution"),
+    "gold": ("gold", "correct_answer", "expected_answer", "answer", "target", "label", "solution"),
     "answers": ("answers",),
     "texts": ("texts", "responses", "completions", "outputs", "generations"),
     "tokens": ("tokens",),
@@ -28,10 +29,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 TRACE_NAMES: Mapping[str, tuple[str, ...]] = {
     "id": (*NAMES["id"], "question", "problem", "prompt"),
-    "gold": ("gold", "correct_answer", "target", "label", "solution"),
-    "answers": ("answer", "prediction", "extracted_answer"),
+    "gold": ("gold", "correct_answer", "expected_answer", "target", "label", "solution"),
+    "answers": ("predicted_answer", "answer", "prediction", "extracted_answer"),
     "texts": ("text", "response", "completion", "output", "generation"),
-    "tokens": ("tokens", "completion_tokens", "output_tokens"),
+    "tokens": ("num_generated_tokens", "tokens", "completion_tokens", "output_tokens"),
     "confidence": ("confidence",),
     "number": ("number", "trace", "epoch", "repeat", "sample"),
     "finish": ("finish", "finish_reason", "stop_reason"),
@@ -45,6 +46,29 @@ Trace = dict[str, Any]
 """One trace of a file that has one per row, under :data:`TRACE_NAMES`, and whether it was ``cut``."""
 ZSTD = 93  # a zip's number for it
 LIKELIHOODS = "it holds log-likelihoods and no texts; a pool needs generations (output_type: generate_until)."
+WINNERS = "it holds the winner of each vote and not its traces. Keep its_hub's results: return_response_only=False."
+
+
+def seed_files(folder: Path) -> list[Path]:
+    """The files of NeMo-Skills in a folder by seed: the same questions, one trace of each per file."""
+    seeds = {file: file.name[len("output-rs") : -len(".jsonl")] for file in folder.glob("output-rs*.jsonl")}
+    return sorted((file for file, seed in seeds.items() if seed.isdecimal()), key=lambda file: int(seeds[file]))
+
+
+def joined_seeds(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The paths, where several files of :func:`seed_files` are named the folder that they are in."""
+    files = list(map(Path, paths))
+    for folder in {file.parent for file in files if file.name.startswith("output-rs")}:
+        seeds = seed_files(folder)
+        named = [seed for seed in seeds if seed in files]
+        if 1 < len(named) < len(seeds):
+            raise PoolError(
+                f'{len(named)} of {len(seeds)} "output-rs*.jsonl" in "{folder}" are named; all of a folder are one '
+                "pool. Name the folder, or put these into one of their own."
+            )
+        if len(named) > 1:
+            files = [folder if file == named[0] else file for file in files if file not in named[1:]]
+    return files
 
 
 def pool_records(rows: Iterable[FileRow], fields: Mapping[str, str] | None = None) -> Iterator[FileRow]:
@@ -60,6 +84,8 @@ def pool_records(rows: Iterable[FileRow], fields: Mapping[str, str] | None = Non
     fields = fields or {}
     if not isinstance(first, dict) or _has_lists(first, fields):
         return (_mapped(row, fields) for row in rows) if fields else iter(rows)
+    if {"budget", "response", "correct"} <= first.keys():
+        return iter([FileRow(before[-1].place, None, WINNERS)])
     if "doc_id" in first and ("resps" in first or "filtered_resps" in first):
         return _grouped(rows, _lm_eval_traces)
     if _is_trace(first, fields):
@@ -207,7 +233,7 @@ def _inspect_traces(sample: Record) -> list[Trace]:
     output = output if isinstance(output, dict) else {}
     choices = output.get("choices") or [{}]
     choice = choices[0] if isinstance(choices[0], dict) else {}
-    text = _content((choice.get("message") or {}).get("content")) or output.get("completion") or None
+    text = content_text((choice.get("message") or {}).get("content")) or output.get("completion") or None
     scores = [score for score in (sample.get("scores") or {}).values() if isinstance(score, dict)]
     answer = next((score["answer"] for score in scores if isinstance(score.get("answer"), str)), None)
     target = sample.get("target")
@@ -218,8 +244,8 @@ def _inspect_traces(sample: Record) -> list[Trace]:
     return [trace | counts | {"cut": is_cut(str(choice.get("stop_reason")))}]
 
 
-def _content(content: Any) -> str:
-    """The text of a message: a string, or parts of which those of text count."""
+def content_text(content: Any) -> str:
+    """The text of a message's content: a string, or parts of which those of text count."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

@@ -11,7 +11,16 @@ from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
 from pets.patterns import Pattern
-from pets.pools.formats import frame_rows, inspect_rows, pool_records, renamed, zipped_samples
+from pets.pools.formats import (
+    content_text,
+    frame_rows,
+    inspect_rows,
+    joined_seeds,
+    pool_records,
+    renamed,
+    seed_files,
+    zipped_samples,
+)
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion
 from pets.tabular.reading import REPAIR, FileRow, Table, as_json, listed, parse_json, read_rows
 
@@ -55,7 +64,7 @@ def read_pool(
     max_unpacked_bytes: int | None = None,
     fields: Mapping[str, str] | None = None,
 ) -> Pool:
-    """The pool in one file; its name is the file's name without the suffix.
+    """The pool in one file, or in a folder of NeMo-Skills' ``output-rs*.jsonl``; its name is theirs without suffix.
 
     The first bad line raises, unless ``skip_bad``: then bad lines are passed over and told in ``Pool.skipped``.
     ``fields`` says under which name the file holds what (``{"answers": "predictions"}``).
@@ -68,7 +77,7 @@ def read_pool(
     if messages and not (skip_bad and questions):
         nothing_left = f" No other line is good either ({len(messages)} are bad)." if skip_bad else ""
         raise PoolError(messages[0] + nothing_left)
-    return Pool(path.name[: -len(suffix_of(path))], tuple(questions), _kind(path), messages)
+    return Pool(_stem(path), tuple(questions), _kind(path), messages)
 
 
 def from_frame(
@@ -98,14 +107,15 @@ def read_pools(
 def pool_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Folders replaced by the pool files in them, sorted; the manifest and hidden files are none.
 
-    The name of a pool that comes with PETS stands for it, where no file has that name.
+    A folder of NeMo-Skills' ``output-rs*.jsonl`` is one pool, and so are these files where all of them are named. The
+    name of a pool that comes with PETS stands for it, where no file has that name.
     """
     files: list[Path] = []
-    for path in map(Path, paths):
+    for path in joined_seeds(paths):
         if str(path) in SHIPPED and not path.exists():
             files.append(SHIPPED[str(path)])
             continue
-        if not path.is_dir():
+        if not path.is_dir() or seed_files(path):
             files.append(path)
             continue
         pools = sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES))
@@ -146,6 +156,8 @@ def pools_of(pools: Any) -> list[Pool]:
             f"{as_json(pools)} is no pool; expected a file, a folder, a Pool, a table of pandas, polars or pyarrow, a "
             "list of records, or a list of these."
         )
+    if all(isinstance(part, str | os.PathLike) for part in listed_pools):
+        return read_pools(listed_pools)
     return [pool for part in listed_pools for pool in pools_of(part)]
 
 
@@ -174,6 +186,10 @@ def _summary(problems: Sequence[RowProblem]) -> str:
 def pool_name(path: Path) -> str:
     """The pool as messages call it."""
     return f'pool "{path.name}"'
+
+
+def _stem(path: Path) -> str:
+    return path.resolve().name if path.is_dir() else path.name[: -len(suffix_of(path))]
 
 
 def suffix_of(path: Path) -> str:
@@ -222,6 +238,13 @@ def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] 
     """The questions of a pool file, whatever its format."""
     if not path.is_dir() and suffix_of(path) == ".eval":
         return inspect_rows(zipped_samples(path, max_unpacked_bytes))
+    if seeds := seed_files(path):
+        together = (
+            row._replace(place=f"{file.name} {row.place}")
+            for file in seeds
+            for row in read_rows(file, noun="pool", error=PoolError)
+        )
+        return pool_records(together, fields)
     rows = read_rows(path, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes)
     if path.suffix.lower() != ".json":
         return pool_records(rows, fields)
@@ -269,8 +292,14 @@ def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
 
 
 def _texts(record: Mapping[str, Any], key: str) -> tuple[str | None, ...] | None:
+    """A text or null for each trace; its_hub and others have messages."""
     values = _list(record, key)
-    return None if values is None else tuple(_text(value, f"{key}[{at}]") for at, value in enumerate(values))
+    if values is None:
+        return None
+    texts = [
+        content_text(value["content"]) if isinstance(value, dict) and "content" in value else value for value in values
+    ]
+    return tuple(_text(text, f"{key}[{at}]") for at, text in enumerate(texts))
 
 
 def _kinds(record: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -333,7 +362,7 @@ def _kind(path: Path) -> str | None:
     entries, problem = parse_json(manifest.read_bytes()) if manifest.is_file() else ([], "")
     if problem:
         raise PoolError(f'manifest "{manifest}": {problem} Repair it or remove it.')
-    name = path.name[: -len(suffix_of(path))]
+    name = _stem(path)
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and entry.get("pool") == name and isinstance(entry.get("kind"), str):
             return str(entry["kind"])
