@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import pytest
@@ -53,16 +54,36 @@ def write(*more):
     return pets("solve", "mine.jsonl", "--model", "mock", "--budget", "6x", "--batch-api", "--to", "wave.jsonl", *more)
 
 
-def run_batch(url, source="wave.jsonl", replies="replies.jsonl"):
-    """What ``vllm run-batch`` does, by the mock: all lines into one file, failed ones too."""
+CHAT_NULLS = {"service_tier": None, "system_fingerprint": None, "prompt_logprobs": None, "prompt_token_ids": None,
+              "kv_transfer_params": None}  # fmt: skip
+CHOICE_NULLS = {"logprobs": None, "stop_reason": None, "token_ids": None}
+MESSAGE_NULLS = {"refusal": None, "annotations": None, "audio": None, "function_call": None, "tool_calls": [],
+                 "reasoning": None}  # fmt: skip
+
+
+def run_batch(url, source="wave.jsonl", replies="replies.jsonl", failing=MappingProxyType({})):
+    """What ``vllm run-batch`` does, by the mock: no vLLM runs here, its sources were followed.
+
+    vllm/entrypoints/openai/run_batch.py: every request is a POST of a chat (``BatchRequestInput``), every line of the
+    one output file a ``BatchRequestOutput`` with all its fields, in the requests' order. A request that failed
+    (``failing`` has errors by number) has its error beside a response without a body: an ``ErrorResponse``, or a text.
+    """
     with Path(source).open("rb") as file, Path(replies).open("w") as out:
-        for line in file:
+        for number, line in enumerate(file):
             request = json.loads(line)
-            reply = httpx.post(url.removesuffix("/v1") + request["url"], json=request["body"])
-            body, error = (reply.json(), None) if reply.status_code == 200 else (None, reply.json()["error"])
-            response = {"status_code": reply.status_code, "request_id": "vllm-batch-1", "body": body}
-            row = {"id": "vllm-1", "custom_id": request["custom_id"], "response": response, "error": error}
-            out.write(json.dumps(row) + "\n")
+            assert request.keys() == {"custom_id", "method", "url", "body"}
+            assert (request["method"], request["url"]) == ("POST", "/v1/chat/completions")
+            assert not request["body"].get("stream")
+            status, body, error = 400, None, failing.get(number)
+            if error is None:
+                reply = httpx.post(url.removesuffix("/v1") + request["url"], json=request["body"]).raise_for_status()
+                status, body = 200, CHAT_NULLS | reply.json()
+                body["choices"] = [
+                    CHOICE_NULLS | choice | {"message": MESSAGE_NULLS | choice["message"]} for choice in body["choices"]
+                ]
+            response = {"status_code": status, "request_id": f"vllm-batch-{number:032x}", "body": body}
+            row = {"id": f"vllm-{number:032x}", "custom_id": request["custom_id"], "response": response, "error": error}
+            out.write(json.dumps(row, separators=(",", ":")) + "\n")
 
 
 def test_waves_go_out_as_files_and_come_back_as_files_until_the_run_is_finished(provider):
@@ -79,6 +100,22 @@ def test_waves_go_out_as_files_and_come_back_as_files_until_the_run_is_finished(
         answers = [json.loads(line) for line in file]
     assert len(answers) == 10 and sum(answer["traces"] for answer in answers) == 60 == mock.stats.traces
     assert all(answer["answer"] for answer in answers)
+
+
+def test_requests_that_vllm_refused_are_told_and_the_next_wave_decides_anew(provider):
+    _, url = provider
+    write()
+    too_long = {"message": "This prompt has 9000 tokens.", "type": "BadRequestError", "param": None, "code": 400}
+    run_batch(url, failing={0: "The decoder prompt is empty", 1: {"error": too_long}})
+    read, words = pets("resume", "last", "--replies", "replies.jsonl")
+    assert read.exit_code == 0
+    assert "2 requests failed; the next wave decides anew. The first error: The decoder prompt is empty\n" in words
+    while write()[0].exit_code == 0:
+        run_batch(url)
+        read, words = pets("resume", "last", "--replies", "replies.jsonl", "-o", "answers.jsonl")
+        assert read.exit_code == 0 and "failed" not in words
+    answers = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
+    assert len(answers) == 10 and all(answer["answer"] for answer in answers)
 
 
 def test_a_wave_that_was_not_read_is_written_again_and_a_file_that_was_read_does_no_harm(provider):
@@ -122,7 +159,7 @@ def test_replies_that_are_missing_may_come_later(provider):
     ("spoil", "words"),
     [
         (lambda lines: [*lines, lines[0]], "came before"),
-        (lambda lines: [lines[0].replace('"custom_id": "', '"custom_id": "9')], "not of this job"),
+        (lambda lines: [lines[0].replace('"custom_id":"', '"custom_id":"9')], "not of this job"),
         (lambda lines: [lines[0][:50]], "Is the file whole"),
     ],
 )

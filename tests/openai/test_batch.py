@@ -8,9 +8,13 @@ from pets.errors import BusyError, JobError, ReplyError
 from pets.openai.batch import BatchReplies, BatchReply, NotExecutedError, request_line
 
 
+def row(custom_id, **fields):
+    whole = {"id": "batch_req_1", "custom_id": custom_id, "response": {"status_code": 200, "body": {}}, "error": None}
+    return whole | fields
+
+
 def reply(custom_id, **fields):
-    row = {"id": "batch_req_1", "custom_id": custom_id, "response": {"status_code": 200, "body": {}}, "error": None}
-    return json.dumps(row | fields).encode() + b"\n"
+    return json.dumps(row(custom_id, **fields)).encode() + b"\n"
 
 
 def test_a_request_is_one_line_with_an_id_of_its_own():
@@ -43,17 +47,24 @@ def test_a_line_that_answers_no_request_is_refused(lines, words):
 
 
 def test_why_a_line_failed_is_read_as_openai_and_as_vllm_say_it():
-    openai = BatchReply.parse(reply("1-1", response={"status_code": 400, "body": {"error": {"message": "Too long."}}}))
-    vllm = BatchReply.parse(reply("1-1", response={"status_code": 400, "body": None}, error="Too long."))
+    openai = BatchReply.of(row("1-1", response={"status_code": 400, "body": {"error": {"message": "Too long."}}}))
+    vllm = BatchReply.of(row("1-1", response={"status_code": 400, "body": None}, error="Too long."))
     assert (
         (openai.status, vllm.status) == (400, 400) and b"Too long." in openai.content and b"Too long." in vllm.content
     )
 
 
+def test_replies_count_errors_and_keep_the_first():
+    nested = {"error": {"message": "Too long.", "type": "BadRequestError", "param": None, "code": 400}}
+    refused = {"status_code": 400, "request_id": "vllm-batch-1", "body": None}
+    with BatchReplies({"1-1", "2-1", "3-1"}) as replies:
+        replies.add([reply("1-1"), reply("2-1", response=refused, error=nested)], "out")
+        replies.add([reply("3-1", response=None, error={"code": "batch_expired", "message": "Late."})], "errors")
+        assert (replies.failed, replies.first_error) == (2, "Too long.")
+
+
 def test_a_line_that_was_never_executed_is_free_and_any_other_without_a_status_is_not():
-    expired = BatchReply.parse(
-        reply("1-1", response=None, error={"code": "batch_expired", "message": "Late."})
-    ).failure()
+    expired = BatchReply.of(row("1-1", response=None, error={"code": "batch_expired", "message": "Late."})).failure()
     assert isinstance(expired, NotExecutedError) and isinstance(expired, BusyError) and expired.reason == "expired"
-    odd = BatchReply.parse(reply("1-1", response=None, error={"code": "server_error", "message": "Oops."})).failure()
+    odd = BatchReply.of(row("1-1", response=None, error={"code": "server_error", "message": "Oops."})).failure()
     assert isinstance(odd, ReplyError) and "Oops." in str(odd)

@@ -142,6 +142,10 @@ def _read_replies(location: str, run: str, kept: ResumedRunOptions, changed: Spe
         asyncio.run(run_jobs(engine, drain=True, then=lambda: write_answers(engine, output)))
     solution, left = engine.solution(), sampler.left
     say(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.")
+    if lines.failed:
+        say(
+            f"{count(lines.failed, 'request')} failed; the next wave decides anew. The first error: {lines.first_error}"
+        )
     if left:
         say(f"Not answered: {count(left, 'request')}. Read their replies, or write the wave again.")
 

@@ -67,13 +67,12 @@ class BatchReply:
     code: str = ""
 
     @classmethod
-    def parse(cls, line: bytes) -> "BatchReply":
+    def of(cls, row: Mapping[str, Any]) -> "BatchReply":
         """The reply that a line holds; vLLM says why a request failed beside its response, OpenAI within it.
 
-        >>> BatchReply.parse(b'{"custom_id": "5-1", "response": null, "error": {"code": "batch_expired"}}').code
+        >>> BatchReply.of({"custom_id": "5-1", "response": None, "error": {"code": "batch_expired"}}).code
         'batch_expired'
         """
-        row = json.loads(line)
         response, error = row.get("response"), row.get("error")
         code = error.get("code") if isinstance(error, dict) else None
         if not isinstance(response, dict):
@@ -114,6 +113,9 @@ class BatchReplies:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the object)
         self._places: dict[str, tuple[int, int]] = {}
         self._end = 0
+        self.failed = 0
+        """How many of them are errors."""
+        self.first_error = ""
 
     def __enter__(self) -> "BatchReplies":
         return self
@@ -141,6 +143,10 @@ class BatchReplies:
             raise JobError(f"{place}: the custom_id {id[:40]!r} is not of this job. Is it another job's output?")
         if id in self._places:
             raise JobError(f"{place}: the custom_id {id!r} came before; a request has one reply.")
+        response = row.get("response")
+        if not isinstance(response, dict) or response.get("status_code") != 200:
+            self.failed += 1
+            self.first_error = self.first_error or error_message(json.loads(BatchReply.of(row).content))
         self._places[id] = (self._end, len(line))
         self._file.seek(self._end)
         self._end += self._file.write(line)
@@ -151,7 +157,7 @@ class BatchReplies:
             return None
         start, length = self._places[id]
         self._file.seek(start)
-        return BatchReply.parse(self._file.read(length))
+        return BatchReply.of(json.loads(self._file.read(length)))
 
     def close(self) -> None:
         """Delete the file; twice does no harm."""
