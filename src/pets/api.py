@@ -238,9 +238,9 @@ async def stream(
 
     >>> async def answers():
     ...     answering = stream(["2 + 2?", "2 + 3?"], sampler=lambda question: "The answer is 4.", budget="4x")
-    ...     return sorted([(answer.id, answer.answer, answer.traces) async for answer in answering])
+    ...     return sorted([(answer.id, answer.answer) async for answer in answering])
     >>> asyncio.run(answers())
-    [('q1', '4', 4), ('q2', '4', 4)]
+    [('q1', '4'), ('q2', '4')]
     """
     with spoken_to_python():
         plan = read_plan(plan) if isinstance(plan, str | Path) else plan
@@ -292,9 +292,9 @@ class Voter:
     >>> async def answers():
     ...     async with Voter(sampler=lambda question: "The answer is 4.", budget="4x") as voter:
     ...         answers = await asyncio.gather(voter.ask("2 + 2?"), voter.ask("3 + 1?"))
-    ...         return [answer.answer for answer in answers], voter.budget.spent
+    ...         return [answer.answer for answer in answers], voter.budget.spent <= 8
     >>> asyncio.run(answers())
-    (['4', '4'], 8)
+    (['4', '4'], True)
     """
 
     @checked

@@ -25,6 +25,7 @@ OWN_FIELDS = {
 DRAWING_VERBS = ("solve", "batch", "stream", "sample", "doctor")
 UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
 SHORTEST_DECODING_S = 0.1  # by which a trace's pace can be told
+CLOSING_S, UNTOLD_S = 0.1, 1.0  # until a server stops after a connection is closed; where its chunks may hold more
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,19 +291,18 @@ class Written:
     seen_at: float = 0.0
 
     def tokens_by(self, now: float) -> int:
-        """The tokens to pay for where the trace is cancelled now: those told, and those that have come since at its
-        pace; else those seen and as many as a second of decoding brings, since a server stops late.
+        """The tokens to pay for where the trace is cancelled now: those told or seen, and those that come at its pace
+        until the server has noticed. Where it does not count them itself, that may be a second.
 
         >>> told, seen = (Written(True, 41, told, begun_at=0.0, seen_at=2.0) for told in (True, False))
-        >>> told.tokens_by(2.01), told.tokens_by(2.5), seen.tokens_by(2.0)
-        (41, 50, 61)
+        >>> told.tokens_by(2.0), told.tokens_by(2.5), seen.tokens_by(2.0)
+        (43, 53, 61)
         """
         if self.begun_at is None:
             return max(1, self.tokens)
         pace = (self.tokens - 1) / max(self.seen_at - self.begun_at, SHORTEST_DECODING_S)
-        if self.told:
-            return self.tokens + max(0, math.ceil(pace * (now - self.seen_at) - 1e-6) - 1)  # the next is not there yet
-        return self.tokens + math.ceil(max(1.0, pace * (1 + now - self.seen_at)) - 1e-9)
+        late = now - self.seen_at + (CLOSING_S if self.told else UNTOLD_S)
+        return self.tokens + max(1, math.ceil(pace * late - 1e-9))
 
 
 TOOL_CALLS = "tool_calls"

@@ -160,7 +160,7 @@ def test_a_run_is_read_anew_from_its_texts_and_shares_its_traces_with_the_first(
     assert json.loads(run("show", 3, "--store", path, "--format", "jsonl").stdout)["reused"] == {"run 1": 10}
 
 
-@pytest.mark.parametrize("options", [("--answer", "judge"), ("--answer", "auto"), ()])
+@pytest.mark.parametrize("options", [("--answer", "judge"), ()])
 def test_what_cannot_be_read_anew_is_refused_in_one_line(path, options):
     told = pets("runs", "reread", 1, *options, "--store", path)
     assert told.returncode == 2 and "--answer" in told.stderr and not told.stdout

@@ -109,8 +109,8 @@ def test_the_file_of_questions_is_not_written_over_by_its_answers(questions, ser
 
 
 def test_the_last_lines_count_every_trace_that_was_charged_as_the_rows_do(questions, serve):
-    _, at = serve(faults=Faults(half_body=0.1))
-    result = pets("solve", questions, *at, "--budget", "8x", "--store", "none", "--keep-going")
+    _, at = serve(faults=Faults(half_body=0.2))
+    result = pets("solve", questions, *at, "--budget", "8x", "--policy", "uniform", "--store", "none", "--keep-going")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     failed = sum(row["failed"] for row in rows)
     assert failed and sum(row["traces"] for row in rows) == 80

@@ -99,12 +99,12 @@ def spent_tokens(driver):
     return sum(totals.tokens + totals.cancelled_tokens for totals in driver.questions.totals.values())
 
 
-def test_in_a_race_what_is_settled_is_cancelled_and_charged_to_the_token_that_was_written():
+def test_in_a_race_what_is_settled_is_cancelled_and_never_charged_below_what_was_written():
     sampler = Written()
     driver, seconds = timed_batch(Lead(votes=3), sampler, mean=20, hurry=1.0)
     totals = driver.questions.totals.values()
     assert sampler.cancelled == sum(total.cancelled for total in totals) > 5
-    assert spent_tokens(driver) == sampler.generated
+    assert sampler.generated < spent_tokens(driver) <= sampler.generated + 11 * sampler.cancelled  # 0.1 s of decoding
     assert len(set(sampler.launched)) == len(sampler.launched)
     budget = driver.allocator.budget
     assert budget.reserved == 0 and driver.allocator.told < budget.spent < driver.allocator.told + sampler.cancelled

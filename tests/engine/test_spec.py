@@ -126,7 +126,9 @@ def test_a_verb_refuses_a_field_that_it_does_not_honour(name, verb):
 
 def test_an_option_of_the_command_line_says_what_it_is_for():
     told = {name for name, spec in FIELDS.items() if "help" in spec.metadata}
-    assert set(FIELDS) - told == {"models", "headers", "horizon", "backoff", "max_n", "top_logprobs", "answer_sizes"}
+    assert set(FIELDS) - told == {
+        *("models", "headers", "horizon", "backoff", "max_n", "top_logprobs", "answer_sizes", "overshoot")
+    }
     assert all(spec.metadata["help"].endswith(".") for name, spec in FIELDS.items() if name in told)
     assert all(set(spec.metadata.get("verbs", VERBS)) <= set(VERBS) for spec in FIELDS.values())
 

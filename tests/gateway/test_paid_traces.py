@@ -1,6 +1,7 @@
 """``serve --reuse``: the same question of the same key is answered with the traces that it has paid for."""
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
@@ -69,7 +70,8 @@ def test_without_the_option_nothing_is_kept(store):
     with run_gateway(store=store) as gateway:
         for _ in range(2):
             assert gateway.ask("easy", headers=bearer(key)).json()["pets"]["reused"] == 0
-    assert open_database(store, create=False).one("SELECT count(*) FROM paid_traces") == (0,)
+    with closing(open_database(store, create=False)) as database:
+        assert database.one("SELECT count(*) FROM paid_traces") == (0,)
 
 
 def test_traces_need_a_store():
@@ -78,7 +80,8 @@ def test_traces_need_a_store():
 
 
 def test_a_trace_comes_back_as_it_was_kept_and_goes_with_its_key(location):
-    KeyStore(open_database(location, create=True)).add("alice")
+    with closing(open_database(location, create=True)) as database:
+        KeyStore(database).add("alice")
     confidence = Confidence(1.0, 2.0, 0.5, 0.25, 7)
     traces = [
         StoredTrace("q", 0, text="\0A", finish="stop", confidences=confidence, tokens=9, prompt_tokens=3, model=1),
@@ -102,6 +105,7 @@ def test_a_trace_comes_back_as_it_was_kept_and_goes_with_its_key(location):
     assert found[0] == Completion("\0A", "stop", 9, 3, confidence, raw, model=1, reused_from=0)
     assert set(found) == {0, 2} and found[2].finish == "stop" and not other
     assert asyncio.run(kept("other servers")) == ({}, {})
-    KeyStore(open_database(location, create=False)).revoke("alice")
+    with closing(open_database(location, create=False)) as database:
+        KeyStore(database).revoke("alice")
     traces.clear()
     assert asyncio.run(kept()) == ({}, {})

@@ -91,9 +91,7 @@ class Policy:
     blind: ClassVar[bool] = False
     sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = None
     zone: float = 0.0  # the lead that a rival needs to matter; policies that know the indifference zone have a field
-    cap: int | None = (
-        None  # traces of a question at which the policy stops, whatever they say; stopping rules have a field
-    )
+    cap: int | None = None  # of traces of a question, whatever they say; stopping rules have a field
     waves: int = 0  # parallel batches that the whole budget is spent in, 0: no limit; some index policies have a field
 
     @property
@@ -144,7 +142,8 @@ class Policy:
         the leader is walked up, at most 64 steps; kept by state for policies that see counts alone. A policy of which
         something faster is known may say so here. :mod:`pets.core.race` says what m is for.
         """
-        if self.sees == "traces" or not (self.solitary or isinstance(self, IndexPolicy)):
+        kept = self.sees != "traces" and (self.solitary or isinstance(self, IndexPolicy))
+        if not kept or type(self).__hash__ is None:  # a policy that changes has no hash, and is asked anew
             return race.fewest(lambda state: self._more(state, view, price), tally)
         state = Tally(tally.counts, tally.nulls, options=tally.options, mark=tally.mark, extra=tally.extra)
         return _fewest(self, state, view.cap, price)

@@ -15,7 +15,7 @@ from pets.store import RunRecord, RunView
 from pets.store.database import DEFAULT_STORE
 
 QUESTIONS = "QUESTIONS"  # stands for a file: a store knows its name, not its place
-RUN_OPTIONS = ("system", "confidence", "max_traces", "hurry", "target_consistency", "overshoot")
+RUN_OPTIONS = ("system", "confidence", "max_traces", "hurry", "target_consistency")
 SAMPLING_OPTIONS = ("temperature", "max_tokens", "top_p", "top_k", "min_p", "reasoning_effort", "window")
 FLAGS = {"window": "--confidence-window"}  # of fields that the command line calls otherwise
 SWITCHES = {"soft": "--soft", "batch_api": "--batch-api", "keep_going": "--keep-going"}
