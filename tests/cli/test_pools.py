@@ -213,3 +213,18 @@ def test_a_file_of_ones_own_is_printed_as_it_is_read(tmp_path):
 def test_questions_come_through_a_pipe():
     result = CliRunner().invoke(cli, ["pools", "questions", "-"], input="What is 2 + 2?\n")
     assert json.loads(result.stdout)["prompt"][0]["content"] == "What is 2 + 2?"
+
+
+def test_files_of_nemo_skills_that_are_named_together_are_one_pool(tmp_path):
+    folder = tmp_path / "sums"
+    folder.mkdir()
+    for seed, answer in enumerate("445"):
+        row = {"id": "a", "generation": f"It is {answer}.", "predicted_answer": answer, "expected_answer": "4"}
+        (folder / f"output-rs{seed}.jsonl").write_text(json.dumps(row) + "\n")
+    files = sorted(folder.glob("*.jsonl"))
+    for named in ([folder], files):
+        (shown,) = map(json.loads, pets("pools", "show", *named, "--format", "jsonl").stdout.splitlines())
+        assert (shown["pool"], shown["questions"], shown["traces"], shown["vote_accuracy"]) == ("sums", 1, 3, 1.0)
+        replayed = pets("replay", *named, "--policy", "uniform", "--repetitions", 2, "--format", "jsonl")
+        assert {json.loads(line)["pool"] for line in replayed.stdout.splitlines()} == {"sums"}, replayed.stderr
+    assert "Name the folder" in pets("pools", "show", *files[:2]).stderr
