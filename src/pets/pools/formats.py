@@ -4,6 +4,7 @@ A record of a pool has lists (``"answers"``, ``"texts"``); whatever has not is o
 """
 
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -283,7 +284,7 @@ def zipped_samples(path: Path, max_unpacked_bytes: int | None = None) -> Iterato
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> bytes:
     """At most so many bytes of a member, which inspect_ai packs with zstd; Python's zipfile reads that since 3.14."""
-    if member.compress_type != ZSTD or hasattr(zipfile, "ZIP_ZSTANDARD"):
+    if member.compress_type != ZSTD or sys.version_info >= (3, 14):
         with archive.open(member) as file:
             return file.read(most)
     try:
