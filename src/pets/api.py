@@ -406,7 +406,7 @@ def fit(
     pool: Any,
     mean_budget: float = 16,
     *,
-    policy: str | Policy = COLD_POLICY,
+    policy: str | Policy = "price",
     max_traces: int = MAX_TRACES,
     answer: str | None = None,
     seed: int = 0,
@@ -414,8 +414,8 @@ def fit(
     """The plan for a stream of questions like those of ``pool``, at ``mean_budget`` traces each; no gold is needed.
 
     ``pool`` is a file, "starter", a :class:`Pool`, a table or records. Every question gets four traces, and what they
-    show decides how many more, up to ``max_traces`` and in as many batches of parallel ones as the ``policy`` allows,
-    "price:rounds=3"; its ``zone`` is the lead that another answer needs to matter. ``answer`` is how recorded answers
+    show decides how many more, up to ``max_traces``. With the ``policy`` "price:rounds=1" they are bought at once,
+    as in the paper; its ``zone`` is the lead that another answer needs to matter. ``answer`` is how recorded answers
     are read: by default the pool's own kind, else as recorded. :func:`write_plan` keeps it for the command line.
 
     >>> records = [{"id": "q1", "answers": ["A"] * 16}, {"id": "q2", "answers": ["A", "B", "B", "C"] * 4}]

@@ -44,7 +44,7 @@ def test_fifty_questions_end_to_end(source, tmp_path):
     store = tmp_path / "runs.db"
     shown = pets(
         "solve", "starter", "--first", str(QUESTIONS), "--budget", str(BUDGET), "--max-traces", "8",
-        "--confidence", "tail", "--store", str(store), *source,
+        "--confidence", "tail", "--hurry", "0", "--store", str(store), *source,
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
     rows = [json.loads(line) for line in shown.stdout.splitlines()]

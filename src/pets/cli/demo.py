@@ -183,6 +183,7 @@ async def _live(options: DemoOptions, pool: Pool, console: Console) -> LivePart:
                 budget=options.budget,
                 concurrency=IN_FLIGHT,
                 seed=SEED,
+                hurry=0.0,  # the slots share one processor: to speculate brings nothing
                 keep_going=True,  # a demo shows what comes
                 on_trace=lambda trace: progress.advance(bar),
             )
