@@ -66,6 +66,9 @@ class Slow(Answering):
             body = json.dumps(STATS | {"busy": busy}).encode()
             self.transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
             return
+        if request.startswith(b"GET "):  # /metrics, by which a client learns whether a server stops
+            self.transport.write(b"HTTP/1.1 404 No\r\ncontent-length: 2\r\n\r\n{}")
+            return
         choices = N.search(request)
         n = int(choices[1]) if choices else 1
         fault = self.rng.choice(("429", "500", "broken")) if self.rng.random() < self.faults else ""
