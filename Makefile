@@ -67,7 +67,7 @@ check: $(READY)  ## ruff, mypy --strict, the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-image-pip:       ## does what the container image installs resolve, and is all of it pinned? (needs a package index)
+image-pip: package ## does what the container image installs resolve, and is all of it pinned? (needs a package index)
 	$(PYTHON) -m scripts.image_pip
 
 package:         ## the wheel and sdist in dist/, checked as PyPI checks them; the demo runs from the wheel alone

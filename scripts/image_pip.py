@@ -2,9 +2,10 @@
 
     python -m scripts.image_pip
 
-The steps of the file's first stage are run as they stand, in a folder of their own and a fresh virtual environment,
-under the image's version of Python where this machine has it. Only the last of them, which installs PETS with its
-extras, is left at finding what it would install; all of that must be in the lock file.
+The steps of the file's first stage are run as they stand, on the wheel that ``make package`` has left in ``dist``, in a
+folder of their own and a fresh virtual environment, under the image's version of Python where this machine has it. Only
+the last of them, which installs PETS with its extras, is left at finding what it would install; all of that must be in
+the lock file.
 """
 
 import json
@@ -50,7 +51,7 @@ def main() -> None:
                 _copy(rest.split(), source)
             elif word == "RUN":
                 sys.stderr.write(f"+ {rest}\n")
-                command = re.sub(r"(?<!\S)/(opt|wheels)\b", rf"{root}/\1", rest)
+                command = re.sub(r"(?<!\S)/opt\b", f"{root}/opt", rest)
                 _run(re.sub(r"^python\b", python, command), source, environment)
         report = json.loads((source / REPORT).read_text("utf-8"))["install"]
     locked = {_name(line.partition("==")[0]) for line in LOCK.read_text("utf-8").splitlines()} | {"pets-llm"}
@@ -69,10 +70,10 @@ def _run(command: str, folder: Path, environment: Mapping[str, str]) -> None:
 def _copy(words: list[str], source: Path) -> None:
     *names, target = words
     for name in names:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / name, source / target)
+        if not (paths := list(ROOT.glob(name))):
+            sys.exit(f"there is no {name}, which the image copies; `make package` makes the wheel.")
+        for path in paths:
+            shutil.copy(path, source / target)
 
 
 def _name(package: str) -> str:

@@ -2,11 +2,13 @@
 
     python -m scripts.package
 
-Both lie in ``dist`` then, checked as PyPI would check them. The demo runs in an environment that has nothing but the
-wheel and what it asks for, in a folder that is not this repository.
+Both lie in ``dist`` then, checked as PyPI would check them; the page that PyPI would show links to no file beside it.
+The demo runs in an environment that has nothing but the wheel and what it asks for, in a folder that is not this
+repository.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST, LOCK = ROOT / "dist", ROOT / "requirements-dev.lock"
-TOOLS = ("build==1.6.1", "twine==7.0.0", "hatchling")
+TOOLS = ("build==1.6.1", "twine==7.0.0", "readme-renderer[md]==46.0", "hatchling", "hatch-fancy-pypi-readme==25.1.0")
 
 
 def main() -> None:
@@ -27,6 +29,7 @@ def main() -> None:
         _run(tools, "-m", "build", "--no-isolation", "--outdir", str(DIST), str(ROOT), cwd=folder)
         files = sorted(map(str, DIST.iterdir()))
         _run(tools, "-m", "twine", "check", "--strict", *files, cwd=folder)
+        _check_page(tools, folder)
         python = _environment(clean, *(file for file in files if file.endswith(".whl")))
         _run(python, "-m", "pets", "--version", cwd=folder)
         _run(python, "-m", "pets", "demo", cwd=folder)
@@ -39,6 +42,15 @@ def _environment(folder: Path, *requirements: str) -> Path:
     pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(LOCK))
     _run(python, *pip, *requirements, cwd=folder)
     return python
+
+
+def _check_page(python: Path, folder: Path) -> None:
+    """Render the long description as PyPI does; a link to a file beside it ends this."""
+    [wheel] = DIST.glob("*.whl")
+    _run(python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel), cwd=folder)
+    _run(python, "-m", "readme_renderer", "--package", "pets-llm", "--output", "page.html", cwd=folder)
+    if links := re.findall(r'(?:href|src)="(?!https?:|#)[^"]*"', (folder / "page.html").read_text("utf-8")):
+        sys.exit(f"PyPI's page would link to {', '.join(links)}, which it lacks; see [tool.hatch] in pyproject.toml.")
 
 
 def _run(python: Path, *words: str, cwd: Path) -> None:
