@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from pets.answers.base import AnswerType
 from pets.answers.final import boxed, places, strip_openers
+from pets.answers.phrases import words
 from pets.errors import InputError
 from pets.patterns import END, START, Pattern
 from pets.patterns import LETTER as WORD_LETTER
@@ -21,12 +22,7 @@ WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {ord("【"): "(
 DRESS = Pattern(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|operatorname)\s*\{([^{}]*)\}", needs="\\")
 MARKS = Pattern(r"\\[,;!: ()\[\]]|\\(?:left|right)›(?:[^a-zA-Z]|\z)|[$*_`{}\"“”«»]")
 NUMBERED = Pattern(r"(?i)(?:question|q)?\s?\d{1,3}\s?[.):]\s+›[(\[]?[A-Z](?:\W|\z)|A:\s+›[(\[]?[A-Z][)\]]?\W*\z")
-LEAD_WORDS = (
-    "the|final|correct|right|best|my|answer|option|choice|letter|statement|alternative|choose|select|pick|is|be|clearly"
-    "|definitely|likely|therefore|thus|indeed|most|simply|just|only|probably|also|daher|donc|la|le|die|der|das|opción"
-    "|opção|opzione|optie|antwort|réponse|respuesta|risposta|resposta|letra|lettre|lettera|buchstabe|вариант|буква"
-    "|ответ|под|alternativa|a alternativa|a letra|a opção|选项|選項"
-)
+LEAD_WORDS = words("choice_leads")
 # "a" leads where a letter alone follows: "a B".
 LEAD = Pattern(rf"(?i)(?:(?:{LEAD_WORDS})[\s:=]+|选项|選項|选择|選擇|选|選)*(?:(?:{LEAD_WORDS}){END}|a\s›[A-Z]\W*\z)?")
 JOIN = r"(?:,|/|&|\+|and\b|or\b|und\b|oder\b|y\b|o\b|et\b|ou\b|e\b|(?:и|или)\s|和|或|と|및)"

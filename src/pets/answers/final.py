@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal
 
-from pets.answers import phrases
+from pets.answers.phrases import TABLES, words
 from pets.patterns import BLANK, END, LETTER, START, Match, Pattern, other_than
 
 Place = Literal["boxed", "marked", "cue", "line", "first"]
@@ -39,48 +39,48 @@ MAX_POINTS = 50  # of a list
 LONG_SENTENCE_WORDS = 10  # a longer one that ends in a word without a full stop was cut
 
 
-def _words(fragment: str) -> str:
+def _blanks(fragment: str) -> str:
     return fragment.replace(" ", r"\s+")
 
 
 SIGN = r"[:=：→⇒]|->|=>"
 # What an answer follows: "the answer is", in every language of the table: the nouns, and what follows each.
-NOUNS = [Pattern(_words(nouns)) for nouns, _ in phrases.LATIN_ANNOUNCEMENTS]
+NOUNS = [Pattern(_blanks(nouns)) for nouns, _ in TABLES["announcements"]]
 NOUN = Pattern(rf"(?:{'|'.join(nouns.pattern for nouns in NOUNS)}){END}")
 COMPOUND = Pattern(rf"\s+(?:choices?|options?|key|sheet){END}")
 TAILS = [
     Pattern(
-        _words(
+        _blanks(
             rf"[*_]*\s+[—–-]\s|{SIGN}|[^.:=：!?\n]{{0,59}}?(?:[^.:=：!?\n\w](?:{verbs}){END}|[^.:=：!?\n](?:{SIGN}))"
         )
     )
-    for _, verbs in phrases.LATIN_ANNOUNCEMENTS
+    for _, verbs in TABLES["announcements"]
 ]
 MAX_TAIL_CHARS = 120  # more than any of them takes
-ANNOUNCEMENT = Pattern(_words("|".join([*phrases.ANNOUNCEMENTS, phrases.CHOOSING])))
+ANNOUNCEMENT = Pattern(_blanks("|".join([words("unspaced_announcements"), words("choosing")])))
 
 
 def _verdict() -> str:
     """What follows an answer: "is the correct answer". Three adjectives at most: a match looks no further ahead."""
-    right = phrases.RIGHT
+    right = words("right")
     latin = [
-        rf"(?:{verbs})\s+(?:(?:{phrases.ADVERBS})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{right})\s+){{0,3}}(?:{nouns})(?:\s+(?:{right}))?|(?:{right}))"
-        for verbs, articles, nouns in phrases.VERDICTS
+        rf"(?:{verbs})\s+(?:(?:{words('adverbs')})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{right})\s+){{0,3}}(?:{nouns})(?:\s+(?:{right}))?|(?:{right}))"
+        for verbs, articles, nouns in TABLES["verdicts"]
     ]
     alone = rf"›(?:[^\w\s]|\z|\s+{other_than('only', 'if', 'when', 'that', 'in', 'to', 'about', 'for')})"
     fitting = r"makes? (?:the )?most sense|(?:best )?fits? (?:best|better|the description)|it is›[.!]"
     unspaced = "(?:选项)?是?(?:正确|正確|最佳)(?:的)?(?:答案|选项|選項)?|是(?:正确)?答案|が正解|が正しい|[이가] 정답"
-    return _words("|".join([f"(?:{'|'.join(latin)}){alone}", fitting, unspaced]))
+    return _blanks("|".join([f"(?:{'|'.join(latin)}){alone}", fitting, unspaced]))
 
 
 VERDICT = Pattern(_verdict())
-WEAK = Pattern(rf"(?:{_words(phrases.WEAK_NOUNS)})[*_]*\s*(?:{SIGN})")
+WEAK = Pattern(rf"(?:{_blanks(words('weak_nouns'))})[*_]*\s*(?:{SIGN})")
 HEADING = Pattern(
-    rf"(?m)^[#>*_ \t]{{0,20}}(?:the\s|my\s)?(?:final\s|correct\s|{_words(phrases.RIGHT)}\s)?"
-    rf"(?:{'|'.join(nouns for nouns, _ in phrases.LATIN_ANNOUNCEMENTS)}|{_words(phrases.WEAK_NOUNS)}|答案|答え|정답)"
+    rf"(?m)^[#>*_ \t]{{0,20}}(?:the\s|my\s)?(?:final\s|correct\s|{_blanks(words('right'))}\s)?"
+    rf"(?:{'|'.join(nouns for nouns, _ in TABLES['announcements'])}|{_blanks(words('weak_nouns'))}|答案|答え|정답)"
     r"[*_:：# \t]{0,20}$|^[ \t]{0,20}####›(?:[^#]|\z)"
 )
-CORRECTION = Pattern(rf"(?:{_words(phrases.CORRECTIONS)}){END}")
+CORRECTION = Pattern(rf"(?:{_blanks(words('corrections'))}){END}")
 SOFT_CORRECTIONS = frozenset({"actually", "sorry", "stop", "pardon", "moment", "or rather"})
 TAKEN_BACK = frozenset(".!?,;:—–-(*\n。…")
 BEFORE_A_VERB = "to can cannot can't could will would i'll we'll let's please not you we i don't must"
@@ -102,7 +102,7 @@ JOINT = Pattern(
     r"[\s$\\()\[\].*]*(?:,|;|&|and|or|und|oder|y|o|et|ou|e|и|или|和|或)[\s$\\()\[\].*]*(?:[a-zA-Z]\w?\s*=\s*)?"
 )
 JOINT_MARKS = str.maketrans("", "", "$\\()[].*")
-TAG = Pattern(rf"(?i)[<\[](/?)({phrases.TAGS})[>\]]")
+TAG = Pattern(rf"(?i)[<\[](/?)({words('tags')})[>\]]")
 OBJECT = Pattern(r"\{\s*\"", needs="{")
 KEY_GAP = Pattern(r"[\s-]")
 FENCE = Pattern(rf"(?m)^{BLANK}*(?:```|~~~)\w*{BLANK}*$")
@@ -116,18 +116,18 @@ POINT = Pattern(
 )
 # The characters of lines that only part others.
 RULE_CHARS = "-=_*#~.|> \t\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2002\u2003\u2009\u202f\u3000"
-PLEASANTRY = Pattern(rf"\W{{0,6}}(?:{_words(phrases.PLEASANTRIES)})")
+PLEASANTRY = Pattern(rf"\W{{0,6}}(?:{_blanks(words('pleasantries'))})")
 AFTERMATH = Pattern(
-    rf"\W{{0,6}}(?:{_words(phrases.AFTERMATH)})(?:\W{{0,4}}\z|\s*[:：,*]|\s+(?:this|that|the|our|by|it){END})"
+    rf"\W{{0,6}}(?:{_blanks(words('aftermath'))})(?:\W{{0,4}}\z|\s*[:：,*]|\s+(?:this|that|the|our|by|it){END})"
 )
-OPENER = Pattern(rf"[\s*_,:;—–-]*(?:{_words(phrases.OPENERS)})(?:[\s*,:;—–-][\s*_,:;—–-]*|{END})")
-UNSURE = Pattern(rf"{START}(?:{_words(phrases.UNSURE)}|{_words(phrases.UNABLE)})")
-PREAMBLE = Pattern(rf"(?:{phrases.PREAMBLES})(?:[^,.\n\w][^,.\n]{{0,99}})?,\s+›\S")
+OPENER = Pattern(rf"[\s*_,:;—–-]*(?:{_blanks(words('openers'))})(?:[\s*,:;—–-][\s*_,:;—–-]*|{END})")
+UNSURE = Pattern(rf"{START}(?:{_blanks(words('unsure'))}|{_blanks(words('unable'))})")
+PREAMBLE = Pattern(rf"(?:{words('preambles')})(?:[^,.\n\w][^,.\n]{{0,99}})?,\s+›\S")
 NEXT_QUESTION = Pattern(
-    rf"\n{BLANK}{{0,20}}\n[#*_\s]{{0,6}}(?:{phrases.QUESTION_HEADS})\s?\d{{0,3}}[*_]{{0,2}}\s?[:：.)]", needs="\n"
+    rf"\n{BLANK}{{0,20}}\n[#*_\s]{{0,6}}(?:{words('question_heads')})\s?\d{{0,3}}[*_]{{0,2}}\s?[:：.)]", needs="\n"
 )
 DANGLING = Pattern(
-    rf"(?:[,(\[{{=]|\s[+*/×·<>&-]|\\(?:cdot|times|frac|sqrt|le|ge|pm)|(?:\A|\W)(?:{phrases.DANGLING}))\s*\z"
+    rf"(?:[,(\[{{=]|\s[+*/×·<>&-]|\\(?:cdot|times|frac|sqrt|le|ge|pm)|(?:\A|\W)(?:{words('dangling')}))\s*\z"
 )
 CLOSED = Pattern(r"(?:[.!?。！？…][*_\"'”’)\]$\s]*|\$|\\\]|\\\)|\})\s*\z")
 SENTENCE_END = Pattern(r"[.!?。！？]‹[*_\"'”’)]{0,3}\s+|[。！？]‹")
@@ -199,7 +199,7 @@ def strip_openers(passage: str) -> str:
 
 def visible_text(text: str) -> str:
     """The text that follows the model's thoughts; empty where they never end."""
-    for opening, closing in phrases.THOUGHTS:
+    for opening, closing in TABLES["thoughts"]:
         text = text.rpartition(closing)[2]
         if opening in text:
             return ""
@@ -374,7 +374,7 @@ def _answer_of(item: Any, depth: int) -> str | None:
     fields = {KEY_GAP.sub("_", _fold(str(key))): value for key, value in item.items()}
     if isinstance(fields.get("unit"), str) and isinstance(fields.get("value"), str):
         return f"{fields['value']} {fields['unit']}"
-    for key in phrases.JSON_KEYS:
+    for key in TABLES["json_keys"]:
         if key in fields:
             return _answer_of(fields[key], depth - 1)
     nested = [value for value in fields.values() if isinstance(value, dict)]

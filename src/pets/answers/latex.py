@@ -8,29 +8,14 @@ r"""Rewrites LaTeX until only what carries meaning is left: cheap, and enough fo
 
 from string import ascii_letters
 
+from pets.answers.phrases import words
 from pets.answers.quantity import UNIT_WORD
 from pets.patterns import Match, Pattern
 
-FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp"
-ALPHABET = (
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi"
-    " varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
-)
-OPERATIONS = (
-    "frac sqrt pi cdot times div pm mp infty cup cap le ge lt gt ne in binom max min gcd begin end lfloor rfloor"
-    " lceil rceil emptyset"
-)
-OTHERS = (
-    "circ degree angle triangle overline underline bar hat vec prime text textbf textrm textit mathrm mathbf mathbb"
-    " mathcal mbox operatorname boxed sum prod int inf lim det deg mod pmod bmod equiv approx sim cong perp parallel"
-    " mid to rightarrow leftarrow Rightarrow implies iff subset subseteq setminus varnothing forall exists land lor"
-    " neg dots ldots cdots vdots ddots star ast langle rangle lbrace rbrace lbrack rbrack lvert rvert vert not neq leq"
-    " geq leqslant geqslant partial nabla ell quad qquad left right limits phantom stackrel overset big bigl bigr Big"
-    " Bigl Bigr displaystyle tfrac dfrac cfrac pounds hline"
-)
+ALPHABET = words("latex_alphabet")
 # What the comparison may see. A command outside this vocabulary is never interpreted, hence never merged.
-MATH = frozenset(f"{FUNCTIONS} {ALPHABET} {OPERATIONS}".split())
-COMMANDS = MATH | frozenset(OTHERS.split())
+MATH = frozenset(f"{words('latex_functions')}|{ALPHABET}|{words('latex_operations')}".split("|"))
+COMMANDS = MATH | frozenset(words("latex_others").split("|"))
 
 UNICODE = str.maketrans({
     **dict.fromkeys("−–", "-"), "π": r"\pi ", "∞": r"\infty ", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
@@ -87,7 +72,7 @@ COMMAND = Pattern(r"\\([a-zA-Z]+)", needs="\\")
 SPACING = Pattern(r"(?:\A|[^\\])‹\\(?:[!,;:> ]|q?quad›(?:[^a-z]|\z))", needs="\\")
 STRAY = Pattern(r"\\\\?›(?:[^a-zA-Z{}|\\]|\z)|\\›\\[a-zA-Z]", needs="\\")
 NAME = Pattern(
-    rf"(?:[a-zA-Z]|\\(?:{ALPHABET.replace(' ', '|')}))(?:_\{{\w+\}})?'*|[A-Z]{{2,}}"
+    rf"(?:[a-zA-Z]|\\(?:{ALPHABET}))(?:_\{{\w+\}})?'*|[A-Z]{{2,}}"
     rf"|[a-zA-Z](?:\^\{{-1\}})?'*\([^()=]*\)|dy/dx|\\frac\{{dy\}}\{{dx\}}"
 )
 NAMES = Pattern(r"\([a-zA-Z](?:,[a-zA-Z])+\)")

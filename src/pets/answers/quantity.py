@@ -16,7 +16,8 @@ from fractions import Fraction
 from itertools import pairwise
 from string import digits, punctuation
 
-from pets.answers import phrases, rational
+from pets.answers import rational
+from pets.answers.phrases import TABLES, words
 from pets.answers.rational import in_words
 from pets.patterns import END, LETTER, START, Match, Pattern, escape
 
@@ -38,31 +39,6 @@ class Quantity:
     written: str = field(default="", compare=False)
 
 
-UNITS = {
-    "mm": "millimeter millimetre milímetro", "cm": "centimeter centimetre zentimeter centímetro", "dm": "decimeter",
-    "m": "meter metre metro mètre метр 米", "in": "inch inches zoll", "ft": "foot feet", "yd": "yard",
-    "km": "kilometer kilometre kilómetro kilomètre quilômetro chilometro километр км 公里 千米",
-    "mi": "mile meile milla", "mg": "milligram", "g": "gram gramm gramo gramme грамм 克", "t": "tonne tonnen",
-    "kg": "kilogram kilogramm kilo kilogramo килограмм кг 公斤 千克", "lb": "lbs pound", "oz": "ounce",
-    "ms": "millisecond", "s": "sec secs second sekunde seconde segundo secondo секунд секунды 秒",
-    "min": "mins minute minuten minuto minuti минут минуты 分钟",
-    "h": "hr hrs hour stunde stunden heure hora ora ore uur час часа часов 小时 時間 시간",
-    "d": "day tag tage jour día dia giorno giorni день дня дней 天 日",
-    "wk": "week woche wochen semaine semana settimana", "month": "month monat monate mois mes mese месяц месяцев 个月",
-    "yr": "yrs year jahr jahre an année año ano anno год года лет 年", "mi/h": "mph", "km/h": "kph kmh",
-    "mL": "ml milliliter millilitre", "cL": "cl", "L": "l liter litre litro litri литр литров 升", "gal": "gallon",
-    "N": "newton", "kN": "", "J": "joule", "kJ": "kilojoule", "W": "watt", "kW": "kilowatt", "V": "volt", "Hz": "hertz",
-    "kHz": "", "MHz": "", "Pa": "pascal", "kPa": "", "°": "degree grad grado degré градус", "rad": "radian",
-    "°C": "℃ celsius", "°F": "℉ fahrenheit", "%": "percent prozent", "¢": "cent", "EUR": "€ eur euro", "GBP": "£ gbp",
-    "USD": "$ us$ usd dollar dólar dollari доллар", "JPY": "¥ jpy yen 円", "INR": "₹ inr rs rupee",
-    "CNY": "元 cny yuan rmb", "CAD": "c$ ca$ cad", "AUD": "a$ au$ aud", "NZD": "nz$ nzd", "HKD": "hk$ hkd",
-    "SGD": "s$ sgd", "BRL": "r$ brl reais",
-    "CHF": "chf franken", "SEK": "sek", "NOK": "nok", "DKK": "dkk", "PLN": "pln zł złoty", "MXN": "mxn", "ZAR": "zar",
-    "KRW": "₩ krw won", "RUB": "₽ rub рублей рубля рубль руб", "TRY": "₺ lira", "KB": "kb kilobyte", "MB": "megabyte",
-    "GB": "gb gigabyte", "TB": "tb terabyte", "kWh": "kwh", "mol": "mole", "kcal": "calorie", "ha": "hectare",
-    "acre": "acre", "μm": "µm micrometer micron", "nm": "nanometer", "ns": "nanosecond", "μs": "µs microsecond",
-}  # fmt: skip
-"""Other names of each unit, matched in lower case but for capitals; most have a plural, too."""
 PARTS = ("yr month wk d h min s", "mi yd ft in", "km m cm mm", "lb oz", "kg g", "L mL", "USD ¢")
 """Units that are written one after another, the larger first: ``5 ft 10 in``."""
 CURRENCIES = "$€£¥₹₩₽₺"
@@ -72,7 +48,7 @@ CODES = "USD|EUR|GBP|JPY|INR|CNY|CAD|AUD|NZD|HKD|SGD|BRL|CHF|SEK|NOK|DKK|PLN|MXN
 def _unit_names() -> dict[str, str]:
     """Every name of a unit -> its symbol, plurals included."""
     names = {}
-    for symbol, others in UNITS.items():
+    for symbol, others in TABLES["units"].items():
         for name in others.split():
             names[name] = symbol
             if name[-1].isalpha() and name.isascii() and len(name) > 2:
@@ -149,17 +125,7 @@ def _is_prose(text: str, end: int) -> bool:
     return following is not None and not following[1].startswith(MEASURED)
 
 
-MAGNITUDES = {
-    "hundred": 2, "thousand": 3, "thousands": 3, "million": 6, "millions": 6, "billion": 9, "billions": 9,
-    "trillion": 12,
-    "lakh": 5, "lakhs": 5, "crore": 7, "crores": 7, "mn": 6, "bn": 9, "tn": 12, "mio": 6, "mrd": 9,
-    "tausend": 3, "millionen": 6, "milliarde": 9, "milliarden": 9, "mille": 3, "milliard": 9, "milliards": 9,
-    "mil": 3, "millón": 6, "millones": 6, "milhão": 6, "milhões": 6, "bilhão": 9, "bilhões": 9, "milioni": 6,
-    "miliardi": 9,
-    "тысяч": 3, "тысячи": 3, "тыс": 3, "миллион": 6, "миллиона": 6, "миллионов": 6, "млн": 6, "миллиардов": 9,
-    "млрд": 9,
-    "千": 3, "万": 4, "萬": 4, "百万": 6, "亿": 8, "億": 8, "만": 4, "억": 8,
-}  # fmt: skip
+MAGNITUDES = {name: int(power) for power, names in TABLES["magnitudes"].items() for name in names.split()}
 LETTER_MAGNITUDES = {"k": 3, "K": 3, "M": 6, "B": 9, "T": 12}
 DOZEN = Pattern(r"(?i) ?(?:dozen|dutzend)›(?:[^a-z]|\z)")
 MAGNITUDE = Pattern(rf"(?i)[ -]?({'|'.join(sorted(MAGNITUDES, key=len, reverse=True))})›(?:[^a-zà-ÿа-я]|\z)")
@@ -297,20 +263,12 @@ def _words_at(text: str, start: int) -> Quantity | None:
 # In prose
 
 
-APPROXIMATELY = Pattern(
-    r"(?i)[~≈= ]+|\\(?:approx|sim|simeq)›(?:[^a-z]|\z)|(?:approximately|approx\.?|about|around|roughly|nearly|almost"
-    r"|circa|ca\.|exactly|precisely|only|just|equal to|a total of|the number|the value|ungefähr|etwa|rund|environ|unos"
-    r"|unas|aproximadamente|circa|около|примерно|大约|约|約|at least|at most|still|now|simply|also|indeed|clearly|then"
-    r"|therefore|thus|in fact|actually) ?"
-)
+APPROXIMATELY = Pattern(rf"(?i)[~≈= ]+|\\(?:approx|sim|simeq)›(?:[^a-z]|\z)|(?:{words('approximately')}) ?")
 COUNTED = rf"{LETTER}+(?:['’-]{LETTER}+)*"
 NAME_OF_COUNTED = Pattern(rf"[\]}})]?(?: ?{COUNTED})?(?: {COUNTED}){{0,4}}[.!]?")
 LONG_NAME_OF_COUNTED = Pattern(rf"(?: {LETTER}{{3,}}){{0,5}}[.!]?")
 FUNCTIONS = tuple(f" {name}" for name in ("sin", "cos", "tan", "cot", "log", "exp", "sqrt", "mod"))
-BLOCKING_WORDS = (
-    r"(?:or|and|to|over|minus|plus|times|out|divided|factorial|choose|mod|modulo|pm|am|p|a\.m|p\.m|o|clock|if|but|y"
-    r"|und|oder|or more|through|until|versus|vs|thirds?|quarters?|halves|half|tenths?|base|not|ou|et|или|и|或|和|から)"
-)
+BLOCKING_WORDS = f"(?:{words('blocking')})"
 BLOCKING = Pattern(rf"(?i){START}{BLOCKING_WORDS}{END}")
 BLOCKED = Pattern(rf"(?i){BLOCKING_WORDS}{END}")
 
@@ -333,11 +291,9 @@ class AmbiguousError(Exception):
     """A passage names several quantities: alternatives, a range, a list."""
 
 
-JOIN = (
-    r"(?:,|;|/|-|~|or|to|and|und|oder|bis|y|o|a|et|ou|à|e|и|или|до|through|versus|plus|minus|\\pm|±|或|和|到|至|から|または"
-    r")"
+ALTERNATIVE = Pattern(
+    rf"(?i)[^\w,;/~±\\-]{{0,3}}(?:{words('joints')})[^\w.]{{0,3}}(?:maybe |perhaps |possibly |even )?"
 )
-ALTERNATIVE = Pattern(rf"(?i)[^\w,;/~±\\-]{{0,3}}{JOIN}[^\w.]{{0,3}}(?:maybe |perhaps |possibly |even )?")
 NUMBER_START = Pattern(
     rf"(?:\A|[^\w./^√π])‹(?:[+-] ?)?(?:US\$ ?|[{CURRENCIES}] ?)?[+-]?(?:[0-9]|\.[0-9]|\\frac|\\sqrt)"
     r"|[^\x00-\x{2e7f}]‹[0-9]"
@@ -345,20 +301,9 @@ NUMBER_START = Pattern(
 FIGURES = Pattern(r"[0-9.,:/'-]*[0-9](?:[:/.,-][0-9]+)*")
 FIRST_WORDS = [word for word in rational.SMALL if word not in ("one", "fourty")]
 WORDS = Pattern(rf"(?i){START}(?:{'|'.join(FIRST_WORDS)}|one hundred|a hundred|a dozen|minus|negative){END}")
-GOVERNED = Pattern(
-    r"(?i)(?:(?:\A|\W)(?:is|are|was|were|be|been|equals?|makes?|made|gives?|totals?|totaling|yields?|costs?|takes?"
-    r"|took|has|have|had|earns?|earned|needs?|leaves?|gets?|got|becomes?|pays?|paid|sold|bought|spends?|spent"
-    r"|receives?|weighs?|contains?|amounts? to|(?:comes?|adds? up|sums?(?: up)?|equal|evaluates|simplifies|reduces"
-    r"|works out) to|a total of|ist|sind|beträgt|ergibt|kostet|est|sont|vaut|es|son|è|sono|é|são|равно|равен|равна"
-    r"|составляет)|[=:≈]|是|为|為|等于|共有|有|は)[\s*_$\\(]*\z"
-)
+GOVERNED = Pattern(rf"(?i)(?:(?:\A|\W)(?:{words('governing')})|[=:≈]|是|为|為|等于|共有|有|は)[\s*_$\\(]*\z")
 REDUCED = Pattern(r"(?i)(?:(?:which|that) (?:is|equals|gives|makes|means|leaves)|total of)[\s*_$\\(]*\z|i\.e\.,?\s*\z")
-AN_ASIDE = Pattern(
-    r"(?i)(?:\A|\W)(?:in|for|of|from|per|by|with|at|after|before|during|every|each|than|within|on|into|between|among"
-    r"|since|until|step|page|question|chapter|figure|table|part|option|equation|example|problem|no\.|number|day"
-    r"|the first|the last|these|those|all|both|grade|using|divided by|multiplied by|times|von|mit|für|in den|de|por|en"
-    r"|para|avec|pour|из|за|в)[\s*_$\\(]*\z"
-)
+AN_ASIDE = Pattern(rf"(?i)(?:\A|\W)(?:{words('asides')})[\s*_$\\(]*\z")
 EMPHASIS = Pattern(r"\*\*([^*\n]{1,200})\*\*|__([^_\n]{1,200})__")
 FORMULA = Pattern(r"\$\$?([^$]{1,500})\$\$?›(?:\D|\z)|\\[(\[](.{1,500}?)\\[)\]]")
 EXCLAMATION = Pattern(r"\d‹!›(?:\s{1,5}[A-Z]|[\s*_”]{0,10}\n?\z)", needs="!")
@@ -553,9 +498,7 @@ UNDECIDABLE = Pattern(r"[1-9]\d{0,2},\d{3}")
 
 
 BETWEEN_WORDS = str.maketrans(dict.fromkeys(punctuation + digits + "\t\n\r“”„«»‘’—–…¿¡。，：；", " "))
-COMMA_WORDS = frozenset(phrases.DECIMAL_COMMA.split("|"))
-ENGLISH = "the is of and to answer we so that for in this are it total from by with as have be therefore"
-POINT_WORDS = frozenset(ENGLISH.split())
+COMMA_WORDS, POINT_WORDS = (frozenset(words(f"decimal_{sign}").split("|")) for sign in ("comma", "point"))
 MAX_LANGUAGE_CHARS = 2000
 
 

@@ -15,9 +15,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import ClassVar
 
-from pets.answers import phrases, quantity, rational
+from pets.answers import quantity, rational
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Reading
 from pets.answers.final import places, strip_openers
+from pets.answers.phrases import words
 from pets.patterns import END, START, Pattern
 from pets.patterns import LETTER as WORD_LETTER
 
@@ -201,26 +202,14 @@ DEFINITE = "the|la|el|le|les|los|il|lo|die|der|das|het|de|o|en"
 ARTICLES = rf"(?:(?:{DEFINITE}|an?)\s+|l['’])"
 POSSESSOR = r"[A-Z][\w.-]*(?: [A-Z][\w.-]*){0,3}['’]s?\s"
 COPULAS = "is|was|are|were|es|fue|est|ist|war|è|é|foi|fu"
-DEEDS = (
-    "written|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|sung|won|proposed"
-    "|introduced|led|made|produced|formulated|published"
-)
-TELLING = (
-    "uses?|speaks?|stands for|means|plays?|pays?|paid|costs?|eats?|contains?|belongs? to|refers? to|falls? on|makes?"
-    "|produces?|absorbs?|emits?|consists? of|(?:is|are) (?:made(?: up)?|composed) of"
-)
-"""Verbs whose object is the answer."""
-DEED = (
-    "wrote|painted|invented|discovered|composed|directed|founded|created|developed|designed|built|won|proposed"
-    "|is credited|makes up|has the (?:most|largest|highest|longest|biggest|smallest|lowest|fewest|greatest)"
-)
+TELLING, DEED = words("telling"), words("deeds")
 # Each is a sentence whose group is the answer; the first that matches counts.
 NAMING = Pattern(
     r"(?i)(?:|.{0,149}?[^\w\n])(?:is|are|was|were|it['’]s)\s+(?:also\s+|often\s+)?"
     r"(?:called|known as|named|spelled|termed)\s+(.+)"
 )
 PASSIVE = Pattern(
-    rf"(?i).{{1,150}}?\s(?:(?:was|were|is|are)\s+(?:first\s+)?(?:{DEEDS})\s+by"
+    rf"(?i).{{1,150}}?\s(?:(?:was|were|is|are)\s+(?:first\s+)?(?:{words('deeds_done')})\s+by"
     r"|wurde(?:\s\d{4})?\s+von|(?:fue|ha sido|foi|fu|è stat[oa]|a été|est)\s+\w+\s+(?:por|par|da))\s+(.+?)"
     r"(?:\s(?:(?:in|around|during|at|en|em)\s.*|ge[a-zäöü]{3,12}|erfunden|entdeckt|komponiert))?"
 )
@@ -254,11 +243,11 @@ GREETING = Pattern(
     r"(?:\W|\z)|(?:to|i|we) \w"
 )
 VERB = Pattern(
-    rf"(?i){START}(?:{COPULAS}|{DEED}|{TELLING}|{phrases.VERBS}|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know|(?-i:são)|sind){END}"
+    rf"(?i){START}(?:{COPULAS}|{DEED}|{TELLING}|{words('verbs')}|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know|(?-i:são)|sind){END}"
 )
 DOUBT = Pattern(
-    rf"(?i)(?:{phrases.UNSURE}|sorry|maybe|perhaps|possibly|might be|could be|either .{{1,80}} or|could you|yes and no)"
-    rf"{END}|{phrases.UNABLE}\w"
+    rf"(?i)(?:{words('unsure')}|sorry|maybe|perhaps|possibly|might be|could be|either .{{1,80}} or|could you"
+    rf"|yes and no){END}|{words('unable')}\w"
 )
 NAME = r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*){0,5}"
 ALTERNATIVES = Pattern(rf"{NAME} or (?:maybe |perhaps |possibly )?{NAME}\W{{0,3}}")
@@ -269,11 +258,7 @@ PRONOUN = Pattern(r"(?i)(?:it|this|that|there|he|she|they|here|what|which|one|th
 SUPERLATIVE = Pattern(rf"(?i)(?:\S+\s+)?(?:\w{{2,}}est|most|first|last|only|main|capital){END}")
 ITEM_END = Pattern(r",\s+(?:and\s+)?|\s+and\s+")
 TOLD = Pattern(rf"(?i)(?:\S+ ){{1,5}}?(?:{TELLING})\s+(?:in\s+)?(\S.*)")
-TERMS = Pattern(
-    r"(?i)the (?:result|answer|outcome|solution|currency|name|term|metal|gas|organ|planet|sport|country|city|antonym"
-    r"|synonym|plural|color|colour|sentiment|label|category|class|word|emotion|topic|language|animal|element|season|shape"
-    r"|tone|mood|genre|relation|relationship)\s"
-)
+TERMS = Pattern(rf"(?i)the (?:{words('terms')})\s")
 VERDICT_WORD = Pattern(r"(?i)(?:yes|no)\s+\w")
 NEGATED = Pattern(r"(?i)(?:not|no longer|never)\s")
 LEADING_ARTICLE = Pattern(rf"(?i)\A{ARTICLES}")

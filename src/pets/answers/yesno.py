@@ -6,21 +6,12 @@ from typing import ClassVar
 
 from pets.answers.base import AnswerType, Reading
 from pets.answers.final import boxed, places, visible_text
+from pets.answers.phrases import words
 from pets.patterns import END, START, Pattern
 
 MAX_CHARS = 2_000  # of a passage, its first: what follows is a reason
 MAX_COMPOSED_CHARS = 200  # of it, its first: composing many accents takes the square of their number
-YES = (
-    "yes", "yeah", "yep", "yup", "true", "correct", "affirmative", "sí", "si", "sim", "oui", "vrai", "ja", "wahr",
-    "richtig", "verdadero", "cierto", "verdadeiro", "vero", "да", "верно", "tak", "evet", "igen", "kyllä", "ano",
-    "हाँ", "हां", "نعم", "예", "네", "はい", "是的", "是", "对的", "对", "對", "正确", "正確",
-)  # fmt: skip
-NO = (
-    "no", "nope", "nah", "false", "incorrect", "negative", "untrue", "not true", "not correct", "non", "faux", "nein",
-    "falsch", "nee", "nej", "não", "nao", "falso", "нет", "неверно", "nie", "hayır", "nem", "नहीं", "لا", "아니요",
-    "아니오", "아니", "いいえ", "不是的", "不是", "不对", "不對", "否", "错误", "錯誤", "错", "錯", "不正确", "不正確",
-)  # fmt: skip
-WORDS = dict.fromkeys(YES, "yes") | dict.fromkeys(NO, "no")
+WORDS = {word: verdict for verdict in ("yes", "no") for word in words(verdict).split("|")}
 WORD = "|".join(sorted(WORDS, key=len, reverse=True))
 LEAD_WORD = "the|final|correct|my|short|answer|statement|claim|it|this|that|is|so|therefore|thus|hence"
 LEAD = rf"(?:(?:{LEAD_WORD})[\s:,=]+){{0,8}}"

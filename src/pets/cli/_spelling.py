@@ -5,94 +5,16 @@ A former spelling prints its successor and exits 2; nothing of the line is run.
 
 import difflib
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 
 import click
 
-COMMANDS: Mapping[str, str] = {
-    "batch cancel": "runs cancel ...",
-    "batch read": "resume RUN --replies FILE",
-    "batch write": "solve QUESTIONS --model NAME --batch-api --to FILE",
-    "batch": "solve --batch-api, pets resume RUN --replies FILE and pets runs cancel RUN",
-    "figures": "replay POOL --plots FOLDER",
-    "plan show": "fit --show ...",
-    "plan": "fit --show PLAN",
-    "questions": "pools questions ...",
-    "top-up": "resume ...",
-}
+FORMER = tomllib.loads(files(__package__).joinpath("former.toml").read_text("utf-8"))
+COMMANDS: Mapping[str, str] = FORMER["commands"]
 """Former commands and what to type instead; ``...`` stands for the words that followed."""
-
-MOCK_FAULTS = (
-    "rate-limit", "error-500", "hang", "half-body", "wrong-json", "disconnect", "one-choice", "no-logprobs", "slow",
-)  # fmt: skip
-OPTIONS: Mapping[str, str] = {
-    "--at-once": "--open-questions",
-    "--dialect": "learned from what the server refuses; leave it out",
-    "--context": "--local context=N",
-    "--overshoot": "a tenth, for tokens and money: name a budget that is as much smaller where none may be exceeded",
-    "--max-per-question": "--max-traces",
-    "--patience": "--hurry 0 to 1",
-    "--waves": "--hurry 0 to 1, or of batch jobs --policy okg:waves=N",
-    "--ray-actors": "--ray ADDRESS,actors=N",
-    "--ray-gpus": "--ray ADDRESS,gpus=N",
-    "--slots": "--local slots=N",
-    "--threads": "--local threads=N",
-    "--window": "--confidence-window",
-    "demo --questions": "--first",
-    "demo --replay": "--no-live",
-    "doctor --traces": "3, or as many as --first N takes: leave it out",
-    "fit --mean-budget": "--budget 16x",
-    "fit --rounds": "--hurry of `pets serve` and `pets stream`",
-    "fit --zone": "--policy price:zone=X",
-    "forecast --seed": "0: leave it out",
-    "forecast --up-to": "--max-budget 24x",
-    "forecast --target": "--target-consistency",
-    "mock --answers": "the argument: pets mock ANSWERS.json",
-    "mock --count": "pets mock made-up:questions=N",
-    "mock --n-limit": "MockModel(n_limit=N) in Python",
-    "mock --options": "pets mock made-up:options=N",
-    "mock --prompt-cache": "MockModel(prompt_cache=True) in Python",
-    "mock --questions": "pets mock made-up:questions=N",
-    "mock --requests-per-minute": "--rpm",
-    "mock --retry-after": "--fault rate-limit=RATE:SECONDS",
-    "mock --slow-seconds": "--fault slow=RATE:SECONDS",
-    "mock --strength": "pets mock made-up:strength=X",
-    **{f"mock --{name}": f"--fault {name}=RATE" for name in MOCK_FAULTS},
-    "doctor --json": "--format jsonl",
-    "replay --limit": "--attainable",
-    "replay --target": "--reference",
-    "replay --zone": "--tolerance",
-    "replay --ray": "--workers ray[:ADDRESS]",
-    "runs delete --texts": "--texts-only",
-    "runs export --as": "--what",
-    "serve --allowance": "--budget AMOUNT/TIME",
-    "sample --part": "--shard",
-    "serve --exhausted": "--over-budget",
-    "serve --log-level": "-q, which says nothing but errors",
-    "serve --machine-safe": "--durability machine",
-    "serve --max-messages": "4,096, within --max-body: leave it out",
-    "serve --max-n": "16: leave it out",
-    "serve --mean-budget": "--budget 16x",
-    "serve --queue": "--open-questions",
-    "serve --upstream": "--endpoint",
-    "serve --window": "--budget-window",
-    "serve --zone": "--policy price:zone=0.1, or of a plan `pets fit --policy price:zone=0.1`",
-    "solve --expect": "--dry-run tokens=N,seconds=S",
-    "solve --no-store": "--store none",
-    "solve --resume": "`pets resume RUN`",
-    "solve --run": "`pets resume RUN`",
-    "solve --zone": "--policy okg:zone=X",
-    "stream --alarm-rate": "0.01: leave it out",
-    "stream --cold": "what a stream does without --plan: leave it out",
-    "stream --horizon": "--first N, also on stdin",
-    "stream --questions": "the argument QUESTIONS",
-    "stream --replay": "--pool",
-    "stream --resume": "`pets resume RUN [QUESTIONS]`",
-    "stream --rounds": "--hurry 0 to 1",
-    "stream --run": "`pets resume RUN [QUESTIONS]`",
-    "stream --window": "--budget-window",
-    "stream --zone": "--policy price:zone=X; a plan has its own, `pets fit --policy price:zone=X`",
-}
+OPTIONS: Mapping[str, str] = FORMER["options"]
 """Former options, of one command or of any, and what replaced them."""
 
 
