@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from heapq import merge
 from itertools import accumulate, islice
 from operator import itemgetter
@@ -215,6 +215,7 @@ def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int]
     tallies = [tally for tally, number in batch.items() for _ in range(number)] if questions <= REDRAWN else list(batch)
     picks = [tallies[len(tallies) * place // REDRAWN] for place in range(REDRAWN)]
     paths = [_traced_on(tally, prior, cap - tally.returned, rng) for tally in picks]
+    index = cache(index)  # questions meet the same few states
     lowest = merge(*(accumulate(map(index, path), min) for path in paths), reverse=True)  # each falls on its way
     return next(islice(lowest, int(traces * REDRAWN / max(1, questions)), None), -math.inf)
 
@@ -232,7 +233,7 @@ def _traced_on(tally: Tally, prior: LearnedPrior, most: int, rng: np.random.Gene
     answers, confidences = list(tally.answers), list(tally.confidences)
     sure = [confidence for confidence in confidences if confidence is not None]
     for place, mute in zip(places, silent, strict=True):
-        ranked = tuple(sorted((count for count in counts if count), reverse=True))
+        ranked = tuple(sorted(filter(None, counts), reverse=True))
         state = replace(tally, counts=ranked, nulls=nulls, pending=0, extra=0)
         yield replace(state, answers=tuple(answers), confidences=tuple(confidences)) if labels else state
         nulls += mute

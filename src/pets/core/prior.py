@@ -79,6 +79,11 @@ class Dirichlet:
     alpha: tuple[float, ...]
     unseen: tuple[tuple[float, int], ...]
 
+    @property
+    def alphas(self) -> list[float]:
+        """Alpha of every answer, the unseen ones last."""
+        return sum(([a] * many for a, many in self.unseen), [*self.alpha])
+
 
 @dataclass(frozen=True, slots=True)
 class LearnedPrior:
@@ -124,8 +129,7 @@ class LearnedPrior:
         parts = self.mixture(replace(tally, mark=self.mark(tally.mean_tokens)))
         chances = np.cumsum([part.weight for part in parts])
         drawn = np.searchsorted(chances, (np.arange(size) + rng.random()) / size * chances[-1]).tolist()
-        alphas = [[*part.alpha, *(a for a, many in part.unseen for _ in range(many))] for part in parts]
-        return [rng.dirichlet(alphas[part]) for part in drawn]
+        return [rng.dirichlet(parts[part].alphas) for part in drawn]
 
     def log_gain(self, tally: Tally, zone: float = 0.0) -> float:
         """log max_k gain(k) / k, the best expected gain per trace over batches; less where traces are in flight.

@@ -390,14 +390,14 @@ class Fetcher:
             request.received = True
             if untold := sum(map(TokenEstimator.needs_estimate, completions)):
                 self.faults["tokens estimated"] += untold
-            if over := sum(completion.claimed_more for completion in completions):
+            if over := sum([completion.claimed_more for completion in completions]):
                 self.faults["usage over the limit"] += over
             request.estimated, request.claimed_more = untold, over
-            if surplus := sum(completion.surplus for completion in completions):
+            if surplus := sum([completion.surplus for completion in completions]):
                 self.faults["choices that nobody asked for"] += surplus
             request.surplus = surplus
             completions = self._lengths.counted(completions, request.prompt, request.sampling.token_limit)
-            tokens = sum((c.tokens or 0) + (c.prompt_tokens or 0) for c in completions)
+            tokens = sum([(c.tokens or 0) + (c.prompt_tokens or 0) for c in completions])
             return completions
         except (RefusedError, BusyError, ReplyError) as error:
             return error

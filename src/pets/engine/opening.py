@@ -78,9 +78,11 @@ def open_run(
     check_option_names(options, RunOptions.__annotations__)
     spec = spec or RunSpec(sampling=question_set.sampling)
     spec = spec.with_options(models=spec.serving.models or model_shares(model)).with_options(**options)
-    spec = batched(spec.check("solve"), model_name(model) or "")
-    if spec.serving.batch_api and store is None:
-        raise InputError("batch jobs outlive the process that hands them in: they need a store.")
+    spec = spec.check("solve")
+    if spec.serving.batch_api:
+        if store is None:
+            raise InputError("batch jobs outlive the process that hands them in: they need a store.")
+        spec = batched(spec, model_name(model) or "")
     problems = tuple(map(spec.asked, question_set.problems))
     spec = spec.with_options(headers=tuple(sorted(headers or spec.serving.headers)))
     name = ", ".join(map(str, spec.serving.models)) or model_name(model)
