@@ -8,15 +8,22 @@ from collections import Counter
 import pytest
 
 from pets.answers.choice import Choice
-from pets.core.budget import whole_traces
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget, whole_traces
 from pets.core.money import Currency
 from pets.engine import Engine, restored, results
-from pets.engine.resume import lost_traces, rebudgeted
+from pets.engine.assemble import assemble
+from pets.engine.resume import PastRun, charge_lost, lost_traces, rebudgeted
+from pets.engine.sources import Sources
+from pets.engine.spec import RunSpec
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, StateError, UnreachableError
 from pets.mock import MockModel, running, synthetic
+from pets.policies.uniform import Uniform
 from pets.questions import write_questions
 from pets.samplers.openai import OpenAISampler
-from pets.store import LostLaunch, RunRecord, Store
+from pets.store import Launch, LostLaunch, RunRecord, Store, StoredTrace
+from pets.store.records import LOST
+from pets.types import Question
 
 from ..waiting import PATIENCE_S, until, wait_until
 from .conftest import Scripted, asked
@@ -302,3 +309,40 @@ def test_another_budget_is_in_the_runs_currency_and_pays_for_what_was_spent(text
     assert rebudgeted(RunRecord(100), "=7x", questions=10, spent=60).total == 70
     with pytest.raises(BudgetError, match=words):
         rebudgeted(RunRecord(100), text, questions=10, spent=60)
+
+
+SPEC = RunSpec.of(policy="uniform", budget="4x")
+
+
+def broken_off(store, problems):
+    run = store.create(RunRecord(8, spec=SPEC.to_plain()), problems)
+    run.write([Launch("a", 0), Launch("a", 1), Launch("b", 0)], [])
+    run.write([], [StoredTrace("a", 0, "A", "The answer is A.", "stop", tokens=3)])
+    return run
+
+
+def test_a_launch_that_never_came_back_is_charged_once(tmp_path):
+    with Store.open(tmp_path / "runs.db") as store, broken_off(store, asked("ab")) as run:
+        for _ in range(2):
+            charge_lost(run)
+            assert [(trace.launch, trace.error) for trace in run.traces() if trace.error] == [
+                (Launch("a", 1), LOST),
+                (Launch("b", 0), LOST),
+            ]
+        assert run.summary().spent == 3
+
+
+def test_a_driver_takes_in_all_that_was_paid_for(tmp_path):
+    problems, counted = asked("ab"), []
+    allocator = Allocator(Uniform(), Budget(8), [Question(problem.id, options=4) for problem in problems])
+    with Store.open(tmp_path / "runs.db") as store, broken_off(store, problems) as run:
+        past = PastRun(run, SPEC, problems, {})
+        driver = assemble(
+            SPEC,
+            allocator,
+            Sources([Scripted()]),
+            problems=problems,
+            past=lambda wiring, costs: past.adopt(wiring, costs, counted.append),
+        )
+    assert driver.allocator.told == len(counted) == 3 and allocator.budget.spent == 3
+    assert allocator.tally("a").counts == (1,) and not past.awaited

@@ -1,10 +1,12 @@
 """Where the traces of a run come from: samplers as the user names them, and what cannot be asked is refused."""
 
+import asyncio
+
 import pytest
 
 from pets.engine.budget import TokenPrice
 from pets.engine.models import ModelShare, model_shares, with_prices
-from pets.engine.sources import Sources, check_resent, endpoint_keys, make_samplers, source_name, sources_of
+from pets.engine.sources import LiveRun, Sources, check_resent, endpoint_keys, make_samplers, source_name, sources_of
 from pets.engine.spec import RunSpec
 from pets.errors import InputError
 from pets.samplers.batch import BatchSampler
@@ -75,3 +77,33 @@ def test_a_header_whose_value_is_not_kept_is_sent_again():
     assert check_resent(spec, {"X-Team": "a"}) == {"X-Team": "a"}
     with pytest.raises(InputError, match="sends the header X-Team"):
         check_resent(spec, {"X-Other": "a"})
+
+
+class Opened(Scripted):
+    """Says whether it is open, and which models it has."""
+
+    def __init__(self, *models):
+        super().__init__()
+        self.names, self.open = models, False
+
+    async def __aenter__(self):
+        self.open = True
+        return self
+
+    async def __aexit__(self, *exception):
+        self.open = False
+
+    async def models(self):
+        return [{"id": name} for name in self.names]
+
+
+def test_samplers_and_a_judge_are_open_as_long_as_the_run():
+    one, two, judge = Opened("a", "b"), Opened("b"), Opened("c")
+
+    async def work():
+        async with LiveRun(Sources([one, two], judge=judge)) as live:
+            assert one.open and two.open and judge.open and live.store_name == ""
+            return await live.models()
+
+    assert asyncio.run(work()) == ["a", "b"]
+    assert not (one.open or two.open or judge.open)

@@ -1,10 +1,22 @@
 """What the answers of a run come to."""
 
+from typing import get_args
+
 import pytest
 from scipy.stats import binomtest
 
 from pets.engine.question import Answer
-from pets.engine.summary import NO_VOTE, AnswerSummary, levels_words, likely_merge, no_vote_words, wilson
+from pets.engine.summary import (
+    NO_VOTE,
+    AnswerSummary,
+    Doubt,
+    doubt_of,
+    doubt_words,
+    levels_words,
+    likely_merge,
+    no_vote_words,
+    wilson,
+)
 
 
 def test_votes_disagree_when_nearly_each_is_for_an_answer_of_its_own():
@@ -72,3 +84,29 @@ def test_only_merges_that_could_matter_are_hinted_at():
     assert likely_merge(Answer("q", "Rome", votes | {"Rome": 10}, 0.8)) == ""  # joined they would be second
     assert likely_merge(Answer("q", "Rome", votes, 0.999)) == ""
     assert likely_merge(Answer("q", "Apollo 11", {"Apollo 11": 3, "Apollo": 2}, 0.5)) == ""
+
+
+@pytest.mark.parametrize("outcome", NO_VOTE)
+def test_traces_that_cast_no_vote_come_before_every_other_reason(outcome):
+    answer = Answer("q", "4", {"4": 1, "5": 1}, 0.5, traces=8, no_answer=6, **{outcome: 6})
+    assert doubt_of(answer, cap=8) == outcome
+
+
+def test_a_question_at_its_cap_is_uncertain_because_of_it_unless_its_votes_may_be_one_answer():
+    votes = {"Sao Paulo": 4, "Rio": 3}
+    assert doubt_of(Answer("q", "Sao Paulo", votes, 0.6, traces=7), cap=7) == "cap"
+    assert doubt_of(Answer("q", "Sao Paulo", votes, 0.6, traces=7), cap=None) == "few traces"
+    alike = {"Sao Paulo": 4, "Sao Paulo, Brazil": 3}
+    assert doubt_of(Answer("q", "Sao Paulo", alike, 0.6, traces=7), cap=7) == "spelling"
+
+
+def test_a_clear_lead_is_no_near_tie():
+    lead, tie = ({"4": 12, "5": n} for n in (4, 10))
+    assert doubt_of(Answer("q", "4", lead, 0.9, traces=16), 64) == "few traces"
+    assert doubt_of(Answer("q", "4", tie, 0.7, traces=22), 64) == "near tie"
+
+
+def test_every_reason_has_its_words():
+    outcomes, others = (get_args(part) for part in get_args(Doubt))
+    doubts = [doubt for doubt in (*outcomes, *others) if doubt != "read"]
+    assert len({doubt_words(doubt, 100, 8, 1) for doubt in doubts}) == len(doubts)

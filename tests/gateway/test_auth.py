@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
+from datetime import UTC, datetime
 from itertools import islice
 
 import openai
@@ -11,7 +12,7 @@ import pytest
 
 from pets.errors import InputError
 from pets.gateway import Settings, build_gateway
-from pets.gateway.auth import ApiKey, KeyStore, RequestRates
+from pets.gateway.auth import BUDGET_WINDOWS, DAY_S, ApiKey, KeyStore, RequestRates, window_number, window_start
 from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.openai.errors import ApiError
 from pets.store.store import open_database
@@ -361,3 +362,27 @@ def test_a_budget_per_month_is_set_while_the_gateway_runs(tmp_path):
 def test_a_window_that_is_none_is_refused(tmp_path):
     with pytest.raises(InputError, match="a day, a week, a month or the key's life; got 'year'"):
         add_key(tmp_path / "g.db", "alice", budget=4, window="year")
+
+
+DAYS = range(20_000, 21_600)  # over leap years and the ends of years
+
+
+@pytest.mark.parametrize("window", BUDGET_WINDOWS)
+def test_windows_follow_each_other_without_a_gap(window):
+    for day in DAYS:
+        start, end = window_start(window, day), window_start(window, day, 1)
+        assert start <= day * DAY_S < end == window_start(window, end // DAY_S)
+        assert (
+            window_number(window, start // DAY_S)
+            == window_number(window, day)
+            == window_number(window, end // DAY_S) - 1
+        )
+        assert window_start(window, end // DAY_S, -1) == start
+
+
+def test_weeks_begin_on_monday_and_months_on_their_first():
+    for day in DAYS:
+        then = datetime.fromtimestamp(day * DAY_S, UTC)
+        week, month = (datetime.fromtimestamp(window_start(window, day), UTC) for window in ("week", "month"))
+        assert week.isocalendar()[:2] == then.isocalendar()[:2] and week.isoweekday() == 1
+        assert (month.year, month.month, month.day) == (then.year, then.month, 1)

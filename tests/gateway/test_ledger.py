@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pets.core.money import Currency
 from pets.engine.fetch import TraceRequest
 from pets.errors import BudgetError
-from pets.gateway.auth import ANYBODY, ApiKey
-from pets.gateway.budget_windows import BUDGET_WINDOWS, DAY_S, window_number
+from pets.gateway.auth import ANYBODY, BUDGET_WINDOWS, DAY_S, ApiKey, window_number
 from pets.gateway.ledger import RequestAccount
 from pets.gateway.ledger_backend import Charge, SpendRateLimit
 from pets.samplers import Prompt, Sampling

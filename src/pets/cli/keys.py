@@ -14,8 +14,7 @@ from pets.cli._terminal import echo, say
 from pets.core.money import Currency, amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, InputError, StateError
-from pets.gateway.auth import MAX_RPM, ApiKey, KeyStore, unit_shown
-from pets.gateway.budget_windows import BUDGET_WINDOWS, DAY_S, window_start
+from pets.gateway.auth import BUDGET_WINDOWS, DAY_S, MAX_RPM, ApiKey, KeyStore, unit_shown, window_start
 from pets.store.database import is_shared, shown_location
 from pets.store.store import open_database
 

@@ -3,19 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget
-from pets.core.cost import CostEstimator, UnitCost
+from pets.core.budget import Budget, CostEstimator, UnitCost
 from pets.engine.arrivals import Arrivals, Asking, Wiring
 from pets.engine.batch import BatchFetcher, PendingLaunches
 from pets.engine.driver import Driver
 from pets.engine.fetch import OUTAGE_PATIENCE_S, Fetcher
-from pets.engine.judging import Judging
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, Pacing
 from pets.engine.places import Places
 from pets.engine.progress import ProgressMonitor
 from pets.engine.questions import InFlight, OpenQuestions
-from pets.engine.reading import TraceReading
+from pets.engine.reading import Judging, TraceReading
 from pets.engine.reuse import Reuse
 from pets.engine.settlement import Settlement
 from pets.engine.sources import Sources

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pets.engine.batch import batched
-from pets.engine.judging import judge_of
 from pets.engine.models import Endpoints, Keys, Models, model_name, model_shares
 from pets.engine.pacing import Pace
+from pets.engine.reading import judge_of
 from pets.engine.resume import (
     bounded_spec,
     earlier_run,

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pets.core.cost import CostEstimator, UnitCost
+from pets.core.budget import CostEstimator, UnitCost
 from pets.core.policy import Policy
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
 from pets.core.waves import ENDS, HORIZONS, Mixture, SequentialDesign

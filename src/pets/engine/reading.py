@@ -3,6 +3,10 @@
 The threads are daemons, and a reading that takes more processor time than its answer type allows is given up: its trace
 is ``unread``, casts no vote, keeps its text, and is read again when the run is resumed. It is processor time, not the
 clock's, so that a busy machine loses no votes.
+
+A judge is a model that is asked whether a new answer is one that its question has already, on the account of the trace
+that gave it. What was held for the trace covers the request (:func:`judge_tokens`), its tokens are the trace's, and the
+trace is written down under the class that it joined: a run that goes on pays for no judgement twice.
 """
 
 import asyncio
@@ -10,7 +14,8 @@ import ctypes
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
@@ -21,12 +26,14 @@ from typing import Any, Generic, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
 from pets.answers.base import AnswerType, Reading
+from pets.answers.judge import MAX_PROMPT_TOKENS, Judge
 from pets.engine.arrivals import Wiring
-from pets.engine.judging import Judging
-from pets.engine.question import UNREAD, OpenQuestion
+from pets.engine.fetch import Fetcher, fault_name, may_have_sampled
+from pets.engine.question import UNREAD, OpenQuestion, cached_answer_type
+from pets.errors import SamplerError
 from pets.prompts import TokenAlternatives, is_cut
 from pets.questions import Problem
-from pets.samplers import Completion
+from pets.samplers import Completion, Prompt
 from pets.store import StoredTrace
 from pets.types import SoftVote
 
@@ -41,6 +48,9 @@ SURE = 0.95  # of a token that leaves nothing to decide
 SMALLEST_SHARE = 5e-4  # of a token that is kept
 
 T = TypeVar("T")
+
+REPLY_TIMEOUT_S = 60.0
+FAILED = "error"  # how a reply that never came has finished
 
 
 class ReadingThreads:
@@ -158,7 +168,7 @@ class TraceReading:
         self,
         wiring: Wiring,
         *,
-        judging: Judging | None = None,
+        judging: "Judging | None" = None,
         soft_temperature: float | None = None,
     ) -> None:
         self._wiring, self._judging = wiring, judging
@@ -380,3 +390,88 @@ class _Worker:
                     job.run()
                 if job.broken_off:
                     return
+
+
+def judge_of(problems: Iterable[Problem], override: str | AnswerType | None) -> Judge | None:
+    """The judge that the run names, or one of its questions."""
+    kinds = {problem.answer_type for problem in problems} if override is None else {override}
+    types = (cached_answer_type(kind) if isinstance(kind, str) else kind for kind in kinds)
+    return next((answer_type for answer_type in types if isinstance(answer_type, Judge)), None)
+
+
+def judge_tokens(judge: Judge | None) -> tuple[int, int]:
+    """The most tokens that judging one trace takes: of the prompt, and of the reply."""
+    return (0, 0) if judge is None else (MAX_PROMPT_TOKENS, judge.max_tokens)
+
+
+class Judging:
+    """Judges the answers of questions, one after the other of each.
+
+    ``fetcher`` leads to the model that is asked; what goes wrong is counted among the ``faults`` of a run.
+    """
+
+    def __init__(self, fetcher: Fetcher, faults: Counter[str]) -> None:
+        self._fetcher, self.faults = fetcher, faults
+
+    async def join(
+        self, question: OpenQuestion, completions: list[Completion], forms: Sequence[str | None]
+    ) -> list[str | None]:
+        """The name of each trace's class; the traces are put at what they cost with their judgements.
+
+        Broken off, the one whose judgement is out is at the most that this may cost.
+        """
+        names: list[str | None] = []
+        async with question.reading:
+            for index, form in enumerate(forms):
+                name = None if form is None else question.class_of(form)
+                if form is not None and name is None:
+                    name = await self._judged(question, completions, index, form)
+                    question.put_into(form, name)
+                names.append(name)
+        return names
+
+    async def _judged(self, question: OpenQuestion, completions: list[Completion], index: int, form: str) -> str:
+        judge, known = question.answer_type, question.class_names()
+        assert isinstance(judge, Judge)
+        content = question.problem.prompt.content
+        text = content if isinstance(content, str) else content[-1].content
+        request = judge.request(text, form, known)
+        if request is None:
+            return form
+        prompt, numbered = request
+        completion = completions[index]
+        completions[index] = _with_reply(completion, _dearest(judge, prompt))
+        reply = await self._ask(judge, prompt)
+        completions[index] = _with_reply(completion, reply)
+        number = judge.verdict(reply.text, len(numbered))
+        if number is None and reply.finish != FAILED:
+            self.faults["judge: no number"] += 1
+        return numbered[number - 1] if number else form
+
+    async def _ask(self, judge: Judge, prompt: Prompt) -> Completion:
+        """The reply; an empty one where there is none, with all the tokens that may have been used."""
+        most = _dearest(judge, prompt)
+        try:
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                return await self._fetcher.ask(prompt, judge.sampling)
+        except TimeoutError:
+            self.faults["judge: late"] += 1
+            return most
+        except SamplerError as error:
+            self.faults[f"judge: {fault_name(error)}"] += 1
+            return most if may_have_sampled(error) else Completion("", FAILED, 0, 0)
+
+
+def _dearest(judge: Judge, prompt: Prompt) -> Completion:
+    """A reply that never came, with all the tokens that may have been used."""
+    return Completion("", FAILED, judge.max_tokens, prompt.max_tokens)
+
+
+def _with_reply(completion: Completion, reply: Completion) -> Completion:
+    """A trace at what it costs with its judgement."""
+    return replace(
+        completion,
+        tokens=(completion.tokens or 0) + (reply.tokens or 0),
+        prompt_tokens=(completion.prompt_tokens or 0) + (reply.prompt_tokens or 0),
+        cached_tokens=completion.cached_tokens + reply.cached_tokens,
+    )

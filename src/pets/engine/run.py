@@ -11,15 +11,13 @@ from pets.core.allocator import Allocator
 from pets.engine.assemble import assemble, costs_of, fetcher_of
 from pets.engine.driver import Driver
 from pets.engine.ledger import Ledger
-from pets.engine.live import LiveRun
 from pets.engine.models import Endpoints, Keys, Models
 from pets.engine.opening import OpenedRun, Questions, open_run, reopen_run
-from pets.engine.past import PastRun, ledger_of
 from pets.engine.progress import Snapshot, Solution, TraceTotals, expected_of, expected_so_far
 from pets.engine.question import Answer
-from pets.engine.resume import answers, new_allocator, note_end, options_of, stored_totals
+from pets.engine.resume import PastRun, answers, ledger_of, new_allocator, note_end, options_of, stored_totals
 from pets.engine.reuse import Reuse
-from pets.engine.sources import Samplers
+from pets.engine.sources import LiveRun, Samplers
 from pets.engine.spec import BATCH_HURRY, RunOptions, RunSpec
 from pets.errors import JobLeftError, StateError
 from pets.store import RunSummary, StoredTrace

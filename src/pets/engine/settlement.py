@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pets.answers.base import Reading
-from pets.core.cost import SHRINKAGE_TRACES, CostEstimator, UnitCost
+from pets.core.budget import SHRINKAGE_TRACES, CostEstimator, UnitCost
 from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import FATAL_STATUSES, TraceRequest
 from pets.engine.pacing import Pacing

@@ -17,19 +17,16 @@ from typing import Self
 
 from pets._version import __version__
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, Window
-from pets.core.cost import CostEstimator, UnitCost
+from pets.core.budget import Budget, CostEstimator, UnitCost, Window
 from pets.core.patterns import K0
 from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble, costs_of
 from pets.engine.budget import Amount, bounded, currency_of, total_of
-from pets.engine.judging import judge_of
 from pets.engine.ledger import Ledger, RunLedger
-from pets.engine.live import LiveRun
-from pets.engine.past import charge_lost
 from pets.engine.question import Answer, OpenQuestion, group_by_question
-from pets.engine.resume import adopt_run, kept_going, note_end, rebudgeted, spec_to_read
-from pets.engine.sources import Sources
+from pets.engine.reading import judge_of
+from pets.engine.resume import adopt_run, charge_lost, kept_going, note_end, rebudgeted, spec_to_read
+from pets.engine.sources import LiveRun, Sources
 from pets.engine.spec import ARRIVING_HURRY, RunSpec
 from pets.errors import InputError, RefusedError, StateError
 from pets.plans import Drift, StreamPlan, left_by_windows

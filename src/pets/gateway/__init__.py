@@ -10,7 +10,7 @@ openapi.py        the gateway's OpenAPI description
 auth.py           API keys, kept as hashes
 ledger.py         the budget: held before a request goes upstream, settled after it
 ledger_backend.py the store under it: rows, balances, and what a store of them does
-sqlite_backend.py a file's or memory's, for one gateway; ledger_store.py its rows, durable when awaited
+sqlite_backend.py a file's or memory's, for one gateway: its rows, durable when awaited
 postgres_backend.py  one budget for replicas on one PostgreSQL; shared_store.py its transactions
 metrics.py        what is counted, in all and for each key: a Prometheus registry each
 stats.py          the dashboard's numbers, read from a registry, and its snapshots of an hour and a day

@@ -1,6 +1,10 @@
 """API keys: shown once, stored as hashes, looked up for every request; and what is refused where there are none.
 
 A key has 256 random bits, so one round of SHA-256 hides it.
+
+The windows of keys' budgets are calendar days, weeks (from Monday) and months in UTC, each by its number. A day has a
+number since 1970, and so have the week and the month that it is in: a ledger's row that knows its day knows the windows
+in which it counts.
 """
 
 import hashlib
@@ -12,13 +16,12 @@ from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pets.errors import InputError, StateError
-from pets.gateway.budget_windows import BUDGET_WINDOWS, BudgetWindow
 from pets.openai.errors import ApiError
 from pets.patterns import Pattern, escape
 from pets.store.database import Database
@@ -28,6 +31,11 @@ KEY_PREFIX = "pets-"
 COLUMNS = "name, budget, admin, unit, rpm, expires, models, budget_window"  # of a key, as it is made from its row
 MAX_RPM = 1_000_000
 MINUTE_S = 60.0
+
+BudgetWindow = Literal["day", "week", "month"]
+BUDGET_WINDOWS: tuple[BudgetWindow, ...] = ("day", "week", "month")
+DAY_S = 86_400
+EPOCH = date(1970, 1, 1).toordinal()  # a Thursday
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,3 +366,32 @@ def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def window_number(window: BudgetWindow, day: int) -> int:
+    """The number of the window that a day is in.
+
+    >>> day = date(2026, 11, 18).toordinal() - EPOCH
+    >>> [window_number(window, day) for window in BUDGET_WINDOWS]
+    [20775, 2968, 24322]
+    """
+    if window == "day":
+        return day
+    if window == "week":
+        return (day + 3) // 7
+    then = date.fromordinal(EPOCH + day)
+    return then.year * 12 + then.month - 1
+
+
+def window_start(window: BudgetWindow, day: int, later: int = 0) -> int:
+    """When the window begins that a day is in, or one so many ``later``, in seconds since 1970.
+
+    >>> [window_start("month", day) // DAY_S for day in (0, 30, 31)], window_start("week", 4) // DAY_S
+    ([0, 0, 31], 4)
+    """
+    number = window_number(window, day) + later
+    if window == "day":
+        return number * DAY_S
+    if window == "week":
+        return (7 * number - 3) * DAY_S
+    return (date(number // 12, number % 12 + 1, 1).toordinal() - EPOCH) * DAY_S

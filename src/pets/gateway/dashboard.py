@@ -9,8 +9,7 @@ import time
 from typing import Any
 
 from pets.engine.endpoints import Endpoint
-from pets.gateway.auth import ApiKey
-from pets.gateway.budget_windows import window_start
+from pets.gateway.auth import ApiKey, window_start
 from pets.gateway.ledger_backend import Balance
 from pets.gateway.state import GatewayState
 from pets.gateway.stats import RESOLUTIONS

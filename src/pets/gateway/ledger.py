@@ -29,8 +29,7 @@ from pets.core.money import Currency
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, StateError
-from pets.gateway.auth import ANYBODY, ApiKey, utc_words
-from pets.gateway.budget_windows import BUDGET_WINDOWS, window_start
+from pets.gateway.auth import ANYBODY, BUDGET_WINDOWS, ApiKey, utc_words, window_start
 from pets.gateway.ledger_backend import (
     KEY,
     KEY_WINDOW,

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from pets.core.money import Currency
 from pets.errors import InputError
-from pets.gateway.auth import KeyStore
-from pets.gateway.budget_windows import BUDGET_WINDOWS, DAY_S, window_number, window_start
+from pets.gateway.auth import BUDGET_WINDOWS, DAY_S, KeyStore, window_number, window_start
 
 TOTAL = "total"
 KEY = "key "  # how the names of keys' balances begin

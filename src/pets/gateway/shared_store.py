@@ -36,8 +36,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import StateError
-from pets.gateway.auth import CachedKeyStore
-from pets.gateway.budget_windows import DAY_S
+from pets.gateway.auth import DAY_S, CachedKeyStore
 from pets.gateway.ledger_backend import (
     KEY,
     KEY_WINDOW,

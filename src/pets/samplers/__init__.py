@@ -2,7 +2,6 @@
 
 from pets.openai.headers import RateLimits
 from pets.prompts import Completion, Message, Prompt, Sampling, Written
-from pets.samplers.base import Sampler
-from pets.samplers.seeds import Seeds
+from pets.samplers.base import Sampler, Seeds
 
 __all__ = ["Completion", "Message", "Prompt", "RateLimits", "Sampler", "Sampling", "Seeds", "Written"]
