@@ -17,14 +17,11 @@ from pets.lab import PoolResult, mean_curve, traces_at_mean
 from pets.lab.calibration import Calibration
 from pets.lab.labelled import LabelledPool, LabelledQuestion
 from pets.lab.results import Floats, Result
-from pets.report.style import GREY, SHARE, Chart, LineStyle, by_label, colour_of, layer, line_styles, titled, trace_axis
+from pets.report.style import Chart, LineStyle, by_label, colour_of, line_styles, template, titled, trace_axis
 
 MAX_POINTS = 160  # of a curve with a point for every trace
-PANEL_WIDTH, PANEL_HEIGHT = 420, 280
 LEVEL = 0.99  # of self-consistency, at which the spread over questions is shown
 NO_TRACE_AT = 0.5  # where no trace at all stands on a logarithmic axis
-PANELS_PER_ROW = 4
-PANEL_PIXELS = 190
 MAX_DOTS = 400  # about how many questions, all repetitions counted, are enough to see a shape
 FEW = 20  # certificates; a bin with fewer says little and is drawn faintly
 TARGETS = {"whole": "the answer of all traces drawn", "disjoint": "the answer of traces that the policy cannot draw"}
@@ -32,7 +29,6 @@ CURVES_LEGEND = (
     "Lines: followed trace by trace; points: one for each threshold of a stopping rule, or each mean budget.",
     "Bands and whiskers: one standard deviation over draws.",
 )
-RELIABILITY_WIDTH, RELIABILITY_HEIGHT, COUNTS_HEIGHT = 420, 340, 90
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,29 +150,14 @@ def curve_panel(
     Panels that share a ``legend`` are given it.
     """
     rows = [row for line in lines for row in line.rows()]
-    y = {"type": "quantitative", "title": name, "axis": {"format": ".0%"}, "scale": {"domain": _span(rows, bounds)}}
-    x = trace_axis(size)
     legend = legend_of(lines, styles) if legend is None else legend
-    tooltip = [
-        {"field": "label", "title": "policy"},
-        {"field": "traces", "title": "traces per question", "format": ".2f"},
-        {"field": "mean", "title": name, "format": ".1%"},
-        {"field": "low", "title": "band from", "format": ".1%"},
-        {"field": "high", "title": "band to", "format": ".1%"},
-    ]
-    spread = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": legend["color"]}
-    point = {"x": x, "y": {"field": "mean", **y}, "tooltip": tooltip}
-    dashes, shape = ({"color": legend["color"], channel: legend[channel]} for channel in ("strokeDash", "shape"))
-    followed, swept = {"transform": [{"filter": "!datum.swept"}]}, {"transform": [{"filter": "datum.swept"}]}
-    layers: list[Chart] = [
-        followed | layer("area", None, {"opacity": 0.15, "clip": True}, **spread),
-        swept | layer("rule", None, {"opacity": 0.4, "clip": True}, **spread),
-        followed | layer("line", None, {"strokeWidth": 2, "clip": True}, **point, **dashes),
-        swept | layer("point", None, {"filled": True, "size": 48, "clip": True, "opacity": 1}, **point, **shape),
-        followed | layer("point", None, {"size": 60, "opacity": 0, "clip": True}, **point),
-    ]
-    layers += [part for bound in bounds for part in _bound(bound, y)]
-    return {"data": {"values": rows}, "width": PANEL_WIDTH, "height": PANEL_HEIGHT, "layer": layers}
+    values: dict[str, Any] = {"name": name, "x": trace_axis(size), "span": _span(rows, bounds), "rows": rows}
+    values |= {"colour": legend["color"], "dashes": legend["strokeDash"], "shape": legend["shape"]}
+    panel = template("curve_panel", **values)
+    for bound in bounds:
+        named = [{"mean": bound.value, "name": f"{bound.name} {bound.value:.1%}"}]
+        panel["layer"] += template("curve_bound", **values, values=named)["layer"]
+    return panel
 
 
 def _span(rows: Sequence[dict[str, Any]], bounds: Sequence[Bound]) -> list[float]:
@@ -187,16 +168,6 @@ def _span(rows: Sequence[dict[str, Any]], bounds: Sequence[Bound]) -> list[float
     high = max(*shown, float(np.quantile([row["high"] for row in rows], 0.8)))
     air = 0.05 * max(high - low, 0.02)
     return [round(max(0.0, low - air), 4), round(min(1.0, high + air), 4)]
-
-
-def _bound(bound: Bound, y: dict[str, Any]) -> list[Chart]:
-    rows = [{"mean": bound.value, "name": f"{bound.name} {bound.value:.1%}"}]
-    height = {"field": "mean", **y}
-    text = {"align": "left", "baseline": "bottom", "dx": 4, "dy": -3}
-    return [
-        layer("rule", rows, {"color": GREY, "strokeDash": [6, 3]}, y=height),
-        layer("text", rows, text, y=height, x={"value": 0}, text={"field": "name"}),
-    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,16 +200,10 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
     """A panel for each policy, a dot for each question, and the mean of each tenth of the leader's share."""
     panels = spreads(results, level)
     shares = np.array([leader_share(question) for question in pool.questions])
-    y = _trace_ticks(panels, results.size)
-    x = {"type": "quantitative", "scale": {"domain": [min(0.95, float(shares.min())) - 0.03, 1.03], "nice": False}}
-    x |= {"axis": {"format": ".0%", "tickCount": 4}, "title": "votes for the leading answer"}
+    axes = _difficulty_axes(panels, shares, results.size)
     of = " of what is attainable" if results.config.reference == "disjoint" else ""
     return titled(
-        {
-            "concat": [_difficulty_panel(spread, pool, shares, x, y) for spread in panels],
-            "columns": PANELS_PER_ROW,
-            "resolve": {"scale": {"x": "shared", "y": "shared"}},
-        },
+        template("difficulty", panels=[_difficulty_panel(spread, pool, shares, axes) for spread in panels]),
         f"Where the traces went: easy questions are on the right, hard ones on the left ({results.pool})",
         f"Traces of each question where {level:.0%}{of} of the votes are those of all {results.size} traces; "
         "lines: mean of each tenth.",
@@ -259,49 +224,32 @@ def _known_mean(rows: Sequence[Floats]) -> Floats:
     )
 
 
-def _trace_ticks(panels: Sequence[Spread], size: int) -> dict[str, Any]:
-    """A logarithmic axis of traces; a question that got none stands at a tick of its own."""
+def _difficulty_axes(panels: Sequence[Spread], shares: Floats, size: int) -> dict[str, Any]:
+    """What the axes of all panels span; a question that got no trace stands at a tick of its own."""
     none = any(bool(np.any(spread.traces < 1)) for spread in panels if spread.traces is not None)
     ticks = [NO_TRACE_AT] * none + [2**power for power in range(20) if 2**power <= size]
-    least = 0.8 * (NO_TRACE_AT if none else 1)
-    return {
-        "type": "quantitative",
-        "title": "traces",
-        "scale": {"type": "log", "base": 2, "domain": [least, size * 1.25], "nice": False},
-        "axis": {"values": ticks, "labelExpr": "datum.value < 1 ? '<1' : format(datum.value, 'd')"},
-    }
+    domain = [0.8 * (NO_TRACE_AT if none else 1), size * 1.25]
+    return {"shares": [min(0.95, float(shares.min())) - 0.03, 1.03], "domain": domain, "ticks": ticks}
 
 
-def _difficulty_panel(
-    spread: Spread, pool: LabelledPool, shares: Floats, x: dict[str, Any], y: dict[str, Any]
-) -> Chart:
+def _difficulty_panel(spread: Spread, pool: LabelledPool, shares: Floats, axes: Mapping[str, Any]) -> Chart:
     """The dots of one policy and the means of tenths; words where it never comes to the level."""
-    size = {"width": PANEL_PIXELS, "height": PANEL_PIXELS}
     if spread.traces is None:
-        text = {"type": "text", "color": GREY, "text": "never gets there"}
-        return {"title": spread.label, "data": {"values": [{}]}, "mark": text, **size}
+        return template("difficulty_unreached", title=spread.label)
     finite = np.isfinite(spread.traces)
     share, traces = shares[finite], np.maximum(spread.traces[finite], NO_TRACE_AT)
     ids = [question.id for question, there in zip(pool.questions, finite.tolist(), strict=True) if there]
     columns = zip(ids, share.tolist(), traces.tolist(), strict=True)
-    dots = [{"id": id, "share": round(a, 4), "traces": round(b, 2)} for id, a, b in columns]
     tenths = np.minimum((share * 10).astype(int), 9)
     means = [
         {"share": float(share[tenths == t].mean()), "traces": float(spread.traces[finite][tenths == t].mean())}
         for t in np.unique(tenths).tolist()
     ]
-    axes = {"x": {"field": "share", **x}, "y": {"field": "traces", **y}}
-    tooltip = [{"field": "id"}, {"field": "share", "format": ".0%"}, {"field": "traces"}]
-    circle = {"opacity": 0.35, "size": 18, "color": colour_of(spread.label)}
-    line = {"point": {"color": "#444444", "size": 18}, "color": "#444444"}
-    return {
-        "title": {"text": f"{spread.label}: {spread.traces[finite].mean():.1f} per question", "fontSize": 12},
-        **size,
-        "layer": [
-            layer("circle", dots, circle, **axes, tooltip=tooltip),
-            layer("line", means, line, **axes),
-        ],
-    }
+    dots = [{"id": id, "share": round(a, 4), "traces": round(b, 2)} for id, a, b in columns]
+    title = f"{spread.label}: {spread.traces[finite].mean():.1f} per question"
+    return dict(
+        template("difficulty_panel", title=title, dots=dots, means=means, colour=colour_of(spread.label), **axes)
+    )
 
 
 def draw_clock(pool: PoolResult) -> Chart:
@@ -316,23 +264,9 @@ def draw_clock(pool: PoolResult) -> Chart:
             | {"tokens": round(tokens, 3), "time": round(time, 3), "consistency": round(consistency, 5)}
             for place, (value, tokens, time, consistency) in enumerate(points)
         ]
-    scale = {"type": "log", "nice": False, "padding": 12}
-    axes = {
-        name: {"field": field, "type": "quantitative", "title": f"{field}, in mean traces", "scale": scale}
-        for name, field in (("x", "tokens"), ("y", "time"))
-    }
     legend = by_label(styles, styles, styles)
-    tooltip = [{"field": "label"}, {"field": "at"}, {"field": "tokens"}, {"field": "time"}]
-    tooltip.append({"field": "consistency", "format": ".2%"})
-    point = {**axes, "color": legend["color"], "shape": legend["shape"], "tooltip": tooltip}
-    named = {"transform": [{"filter": "indexof(datum.at, 'hurry') == 0"}]}
-    layers = [
-        layer("line", None, {"strokeWidth": 2}, **axes, color=legend["color"], order={"field": "order"}),
-        layer("point", None, {"filled": True, "size": 60, "opacity": 1}, **point),
-        named | layer("text", None, {"align": "left", "dx": 6, "dy": -7}, **axes, text={"field": "value"}),
-    ]
     return titled(
-        {"data": {"values": rows}, "width": PANEL_WIDTH, "height": PANEL_HEIGHT, "layer": layers},
+        template("clock", rows=rows, colour=legend["color"], shape=legend["shape"]),
         f"What time costs: the front of hurry ({pool.pool})",
         f"{pool.questions} questions, {pool.size} traces each, {pool.config.repetitions} draws. Numbers: hurry.",
     )
@@ -345,50 +279,13 @@ def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Cha
     """
     styles = {_label(name, calibrations[name]): style for name, style in line_styles(calibrations).items()}
     rows = [row for name, scores in calibrations.items() for row in _bin_rows(_label(name, scores), scores)]
+    legend = by_label(styles, points=styles)
+    few, dashes = f"datum.count < {FEW}", legend["strokeDash"]
     return titled(
-        {"data": {"values": rows}, "vconcat": [_diagram(styles), _counts(styles)]},
+        template("reliability", rows=rows, few=few, colour=legend["color"], shape=legend["shape"], dashes=dashes),
         title,
         f"Whiskers: 95 % intervals; faint: fewer than {FEW} certificates; beside each name its calibration error.",
     )
-
-
-def _diagram(styles: Mapping[str, LineStyle]) -> Chart:
-    """Dots and whiskers about the diagonal."""
-    legend = by_label(styles, points=styles)
-    y = {**SHARE, "title": "answers that are the vote of all traces"}
-    common = {
-        "x": {"field": "certificate", **SHARE, "title": "certificate"},
-        "color": legend["color"],
-        "opacity": {"condition": {"test": f"datum.count < {FEW}", "value": 0.25}, "value": 1},
-    }
-    tooltip = [
-        {"field": "label", "title": "policy"},
-        {"field": "certificate", "title": "mean certificate", "format": ".1%"},
-        {"field": "right", "title": "share right", "format": ".1%"},
-        {"field": "count", "title": "certificates", "format": ","},
-    ]
-    dots = {**common, "y": {"field": "right", **y}, "shape": legend["shape"], "tooltip": tooltip}
-    diagonal, dashed = [{"a": 0, "b": 0}, {"a": 1, "b": 1}], {"color": GREY, "strokeDash": [6, 3]}
-    layers = [
-        layer("line", diagonal, dashed, x={"field": "a", **SHARE}, y={"field": "b", **SHARE}),
-        layer("rule", **common, y={"field": "low", **y}, y2={"field": "high"}),
-        layer("point", None, {"filled": True, "size": 50}, **dots),
-    ]
-    return {"width": RELIABILITY_WIDTH, "height": RELIABILITY_HEIGHT, "layer": layers}
-
-
-def _counts(styles: Mapping[str, LineStyle]) -> Chart:
-    """How many certificates each bin has."""
-    return {
-        "width": RELIABILITY_WIDTH,
-        "height": COUNTS_HEIGHT,
-        "mark": {"type": "line", "interpolate": "step-after"},
-        "encoding": {
-            "x": {"field": "bin", **SHARE, "title": "certificate"},
-            "y": {"field": "count", "type": "quantitative", "scale": {"type": "symlog"}, "title": "certificates"},
-            **{channel: by_label(styles, points=styles)[channel] for channel in ("color", "strokeDash")},
-        },
-    }
 
 
 def _label(name: str, calibration: Calibration) -> str:

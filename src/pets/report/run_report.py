@@ -26,7 +26,7 @@ from pets.report.budget_curves import BudgetCurves, RunQuestion, budget_curves
 from pets.report.charts import FEW, Series, curve_panel
 from pets.report.commands import QUESTIONS, commands_of, is_stream, judge_command
 from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
-from pets.report.style import DASHED, GREEN, GREY, SHARE, Chart, LineStyle, colour_of, layer
+from pets.report.style import DASHED, Chart, LineStyle, colour_of, template
 from pets.store import RunView, StoredTrace
 
 LOOKED_AT = 12  # questions, the least certain ones
@@ -45,7 +45,6 @@ WARNED_SHARE = 0.1  # of traces without a vote, from which on it is the first th
 SMALL_USD = 0.001  # less is shown with all of its digits
 SHORT_S = 90  # a run that took less is timed in seconds, a longer one in minutes
 BINS = 10
-WIDTH, HEIGHT = 420, 260
 AXIS_AIR = 1.06  # times the largest number of traces: a dot at the end is shown whole
 IDS_SHOWN = 3  # of the questions behind a dot
 EQUAL = "uniform (estimated)"
@@ -468,18 +467,7 @@ def draw_spending(policy: str, answers: Sequence[Answer], mean_traces: float) ->
     ]
     most = max((answer.traces for answer in answers), default=1)
     mean = [{"traces": mean_traces, "name": f"{mean_traces:.1f}: the mean"}]
-    y: Chart = {"field": "traces", "type": "quantitative", "title": "traces of a question"}
-    y["scale"] = {"domain": [0, most * 1.05]}
-    x = {"field": "share", **SHARE, "title": "votes for its answer"}
-    tooltip = [{"field": "questions"}, {"field": "traces"}, {"field": "share", "format": ".0%"}, {"field": "ids"}]
-    size = {"field": "questions", "type": "quantitative", "scale": {"rangeMin": 24, "rangeMax": 500}, "legend": None}
-    circle, text = {"opacity": 0.55, "color": colour_of(policy)}, {"align": "left", "dx": 4, "dy": -7}
-    layers = [
-        layer("circle", rows, circle, x=x, y=y, size=size, tooltip=tooltip),
-        layer("rule", mean, {"color": GREY, "strokeDash": [6, 3]}, y=y),
-        layer("text", mean, text, y=y, x={"value": 0}, text={"field": "name"}),
-    ]
-    return {"width": WIDTH, "height": HEIGHT, "layer": layers}
+    return template("spending", rows=rows, mean=mean, most=most * 1.05, colour=colour_of(policy))
 
 
 def _names(ids: Sequence[str]) -> str:
@@ -503,26 +491,12 @@ def draw_shares(policy: str, answers: Sequence[Answer]) -> Chart:
     """For each class of agreement its share of the questions, which equal shares would give it, and of the traces."""
     classes = agreement_classes(answers)
     questions, traces = sum(row[1] for row in classes), max(1, sum(row[2] for row in classes))
-    of_questions, of_traces = "of the questions", "of the traces"
     rows: list[dict[str, Any]] = []
     for name, number, spent in classes:
-        rows.append({"agreement": name, "of": of_questions, "share": number / questions, "count": number})
-        rows.append({"agreement": name, "of": of_traces, "share": spent / traces, "count": spent})
-    kinds = [of_questions, of_traces]
-    scale = {"domain": kinds, "range": [GREY, colour_of(policy)]}
-    order = [name for name, _ in CLASSES]
-    y = {"field": "agreement", "type": "nominal", "sort": order, "title": None, "axis": {"labelLimit": 130}}
-    x = {"field": "share", "type": "quantitative", "title": "share", "axis": {"format": ".0%", "tickCount": 4}}
-    x["scale"] = {"domain": [0, min(1.0, 1.12 * max(row["share"] for row in rows))]}
-    bar = {"y": y, "yOffset": {"field": "of", "sort": kinds}, "x": x}
-    colour = {"field": "of", "scale": scale, "legend": {"orient": "bottom", "title": None}}
-    tooltip = [{"field": "agreement"}, {"field": "of"}, {"field": "share", "format": ".1%"}, {"field": "count"}]
-    count = {"field": "count", "format": ",", "type": "quantitative"}
-    layers = [
-        layer("bar", **bar, color=colour, tooltip=tooltip),
-        layer("text", None, {"align": "left", "dx": 4}, **bar, text=count),
-    ]
-    return {"data": {"values": rows}, "width": WIDTH, "height": HEIGHT, "layer": layers}
+        rows.append({"agreement": name, "of": "of the questions", "share": number / questions, "count": number})
+        rows.append({"agreement": name, "of": "of the traces", "share": spent / traces, "count": spent})
+    most, order = min(1.0, 1.12 * max(row["share"] for row in rows)), [name for name, _ in CLASSES]
+    return template("shares", rows=rows, most=most, order=order, colour=colour_of(policy))
 
 
 def draw_certificates(policy: str, answers: Sequence[Answer]) -> Chart:
@@ -531,16 +505,8 @@ def draw_certificates(policy: str, answers: Sequence[Answer]) -> Chart:
         {"low": index / BINS, "high": (index + 1) / BINS, "questions": len(part)}
         for index, part in enumerate(_binned(answers))
     ]
-    x = {"field": "low", **SHARE, "bin": "binned", "title": "certificate"}
-    y = {"field": "questions", "type": "quantitative", "title": "questions"}
-    tooltip = [{"field": "low", "format": ".0%"}, {"field": "high", "format": ".0%"}, {"field": "questions"}]
-    middle = {"x": {"field": "middle", **SHARE}, "y": y, "text": {"field": "questions", "format": ","}}
     counts = [{**row, "middle": (row["low"] + row["high"]) / 2} for row in rows if row["questions"]]
-    layers = [
-        layer("bar", rows, {"color": colour_of(policy)}, x=x, x2={"field": "high"}, y=y, tooltip=tooltip),
-        layer("text", counts, {"dy": -7}, **middle),
-    ]
-    return {"width": WIDTH, "height": HEIGHT, "layer": layers}
+    return template("certificates", rows=rows, counts=counts, colour=colour_of(policy))
 
 
 def draw_accuracy(answers: Sequence[Answer]) -> Chart:
@@ -553,18 +519,7 @@ def draw_accuracy(answers: Sequence[Answer]) -> Chart:
             low, high = wilson(share, len(judged))
             mean = sum(answer.certificate for answer in judged) / len(judged)
             rows.append({"certificate": mean, "right": share, "low": low, "high": high, "questions": len(judged)})
-    x, title = {"field": "certificate", **SHARE, "title": "certificate"}, "answers that are gold"
-    faint = {"condition": {"test": f"datum.questions < {FEW}", "value": 0.3}, "value": 1}
-    whisker = {"x": x, "y": {"field": "low", **SHARE, "title": title}, "y2": {"field": "high"}, "opacity": faint}
-    tooltip = [{"field": "certificate", "format": ".1%"}, {"field": "right", "format": ".1%"}, {"field": "questions"}]
-    dot = {"x": x, "y": {"field": "right", **SHARE, "title": title}, "tooltip": tooltip, "opacity": faint}
-    count = {"x": x, "y": {"field": "right", **SHARE}, "text": {"field": "questions", "format": ","}}
-    layers = [
-        layer("rule", None, {"color": GREEN, "strokeWidth": 2}, **whisker),
-        layer("point", None, {"filled": True, "size": 60, "color": GREEN}, **dot),
-        layer("text", None, {"align": "right", "dx": -7}, **count),
-    ]
-    return {"data": {"values": rows}, "width": WIDTH, "height": HEIGHT, "layer": layers}
+    return template("accuracy", rows=rows, few=f"datum.questions < {FEW}")
 
 
 def _binned(answers: Sequence[Answer]) -> list[list[Answer]]:

@@ -1,7 +1,8 @@
 """The one look of every figure and page: a policy's colour, the theme, and how a chart becomes a file.
 
-A chart is a Vega-Lite specification: plain data, which a page shows with hover and a file gets as PNG, SVG or PDF. They
-are drawn by vl-convert, an extra, imported only when something is drawn.
+A chart is a Vega-Lite specification: plain data, which a page shows with hover and a file gets as PNG, SVG or PDF.
+``charts.json`` holds them but for what is shown. They are drawn by vl-convert, an extra, imported only when something
+is drawn.
 """
 
 import json
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -40,25 +42,9 @@ FIXED: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "oracle": (GREY, MIXED),
 }
 """Colour and dashes of each policy, on every page and in every figure."""
-SHARE: Chart = {
-    "type": "quantitative",
-    "axis": {"format": ".0%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]},
-    "scale": {"domain": [0, 1]},
-}
-"""An axis of shares from 0 to 1."""
 FORMATS = ("png", "svg", "pdf")
 PNG_SCALE = 2  # pixels for each unit of a chart
 NAME = re.compile(r"\w*")  # of a policy, before its options and whatever a legend adds
-PLOT_FONT = "Liberation Sans, Arial, sans-serif"
-THEME: Chart = {
-    "background": None,
-    "font": PLOT_FONT,
-    "view": {"stroke": None},
-    "axis": {"grid": True, "domain": False, "tickSize": 4, "labelFontSize": 12, "titleFontSize": 12},
-    "legend": {"labelFontSize": 12, "titleFontSize": 12, "symbolStrokeWidth": 3, "symbolSize": 130, "labelLimit": 260},
-    "header": {"labelFontSize": 12, "labelFontWeight": "bold"},
-    "title": {"anchor": "start", "fontSize": 15, "subtitleFontSize": 12, "subtitlePadding": 4, "offset": 12},
-}
 INK, FAINT, LINE = ("#1b1f24", "#5f6875", "#e5e7eb")
 PAGE_INK, PAGE_FAINT, PAGE_LINE = ("var(--ink)", "var(--faint)", "var(--line)")  # a page has a light and a dark side
 
@@ -126,38 +112,41 @@ def by_label(
         "shape": [styles[label].shape if label in points else "stroke" for label in labels],
     }
     return {
-        channel: {
-            "field": "label",
-            "type": "nominal",
-            "scale": {"domain": labels, "range": values},
-            "legend": legend,
-        }
-        for channel, values in ranges.items()
+        channel: template("legend", labels=labels, range=values, legend=legend) for channel, values in ranges.items()
     }
 
 
-def trace_axis(size: float, title: str = "traces per question, on average", least: float = 1.0) -> Chart:
+def trace_axis(size: float, title: str = "traces per question, on average") -> Chart:
     """A logarithmic axis of the field ``traces``, doubling from tick to tick up to ``size``."""
-    ticks = [2**power for power in range(20) if least <= 2**power <= size]
-    return {
-        "field": "traces",
-        "type": "quantitative",
-        "title": title,
-        "scale": {"type": "log", "base": 2, "domain": [least, max(2.0, size)], "nice": False},
-        "axis": {"values": ticks, "format": "d", "grid": False},
-    }
+    ticks = [2**power for power in range(20) if 1 <= 2**power <= size]
+    return template("trace_axis", title=title, domain=[1.0, max(2.0, size)], ticks=ticks)
 
 
-def layer(
-    mark: str, rows: Sequence[Mapping[str, Any]] | None = None, style: Chart | None = None, /, **encoding: Any
-) -> Chart:
-    """One layer of a chart: marks in their style, the rows that they show if not the chart's own, and by which fields.
+@cache
+def _templates() -> dict[str, Any]:
+    templates: dict[str, Any] = json.loads(files(__package__).joinpath("charts.json").read_text("utf-8"))
+    return templates
 
-    >>> layer("rule", [{"y": 1}], {"color": GREY}, y={"field": "y"})
-    {'data': {'values': [{'y': 1}]}, 'mark': {'type': 'rule', 'color': '#6F6F6F'}, 'encoding': {'y': {'field': 'y'}}}
+
+def template(name: str, /, **values: Any) -> Chart:
+    """The part of ``charts.json`` of that name: ``"$rows"`` in it is what ``rows`` is, ``"<"`` names one to begin with.
+
+    >>> template("accuracy_x")["title"], template("difficulty_unreached", title="okg")["title"]
+    ('certificate', 'okg')
     """
-    data = {} if rows is None else {"data": {"values": list(rows)}}
-    return {**data, "mark": {"type": mark, **(style or {})}, "encoding": encoding}
+
+    def filled(part: Any) -> Any:
+        if isinstance(part, str) and part.startswith("$"):
+            return values[part[1:]]
+        if isinstance(part, list):
+            return [filled(item) for item in part]
+        if isinstance(part, dict):
+            own = {key: filled(item) for key, item in part.items() if key != "<"}
+            return {**filled(_templates()[part["<"]]), **own} if "<" in part else own
+        return part
+
+    part: Chart = filled(_templates()[name])
+    return part
 
 
 def titled(chart: Chart, title: str, subtitle: str | Sequence[str] = "") -> Chart:
@@ -207,12 +196,5 @@ def page_chart(chart: Chart) -> Chart:
 
 def themed(chart: Chart, ink: str, faint: str, line: str, paper: str | None = None) -> Chart:
     """The chart with the common theme in these colours."""
-    theme = {name: dict(part) if isinstance(part, dict) else part for name, part in THEME.items()}
-    theme["background"] = paper
-    theme["axis"] |= {"labelColor": faint, "titleColor": faint, "gridColor": line, "tickColor": line}
-    theme["axis"] |= {"titleFontWeight": "normal"}
-    theme["legend"] |= {"labelColor": ink, "titleColor": faint}
-    theme["header"] |= {"labelColor": ink, "titleColor": faint}
-    theme["title"] |= {"color": ink, "subtitleColor": faint}
-    theme["text"] = {"color": ink, "fontSize": 12}
+    theme = template("theme", ink=ink, faint=faint, line=line, paper=paper)
     return {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "padding": 8, "config": theme, **chart}
