@@ -13,7 +13,7 @@ on the same repetitions that score it would flatter the winner. So, at self-cons
 over both halves (``parity=1`` swaps them: choose on the odd ones) is steadier. :func:`against_itself` is the null value
 of such figures: a policy against itself, which should be 1.
 
-``low`` and ``high`` are the 95 % interval of ``ratio`` over *questions* (:mod:`pets.lab.resampling`): each resample
+``low`` and ``high`` are the 95 % interval of ``ratio`` over *questions* (:mod:`pets.lab.metrics`): each resample
 plans and scores anew. ``advantage`` is our self-consistency less the rival's at exactly the rival's spend, with two
 tests, each two-sided and Holm-corrected over the pools: over *draws* (the odd repetitions, Student's t: would the same
 questions show it again?) and over *questions* (the bootstrap's deviation: would other questions?). ``significant`` is
@@ -31,8 +31,16 @@ import numpy as np
 from scipy.special import ndtr, stdtr
 
 from pets.errors import InputError
-from pets.lab.metrics import LEVEL_TOLERANCE, RisingCurve, at_spend, traces_at_mean
-from pets.lab.resampling import Points, question_table, resampled_weights, spaced_points
+from pets.lab.metrics import (
+    LEVEL_TOLERANCE,
+    Points,
+    RisingCurve,
+    at_spend,
+    question_table,
+    resampled_weights,
+    spaced_points,
+    traces_at_mean,
+)
 from pets.lab.results import Floats, PoolResult, Result
 
 SWEEP_POINTS = 64  # of the curve that stands in for a sweep when a policy meets itself

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any, Literal
 
 from pets.mock import MockModel
-from pets.mock.responses import CompletionResponse
+from pets.mock.completions import CompletionResponse
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
 

@@ -124,7 +124,6 @@ def test_the_tree_of_contributing_has_a_line_for_every_module_that_it_should():
 
 WRITERS = {
     "cli/_terminal.py": "the one way to a terminal, which shows what would steer it",
-    "cli/_messages.py": "the log, whose filter makes it safe",
     "cli/serve.py": "the gateway's log: lines of JSON in ASCII",
     "engine/progress_line.py": "words for programs in Python, none of them of a file or a server",
     "answers/_comparison_worker.py": "a pipe to the parent",

@@ -6,6 +6,7 @@ import pytest
 
 from pets.errors import InputError
 from pets.mock import DistributionAnswers, Faults, MockModel, RequestLimit
+from pets.mock.completions import CompletionRequest
 from pets.mock.faults import (
     FATAL_FAULTS,
     RESPONSE_FAULTS,
@@ -13,7 +14,6 @@ from pets.mock.faults import (
     draw_fatal_fault,
     draw_response_faults,
 )
-from pets.mock.requests import CompletionRequest
 
 
 def test_every_fault_comes_at_its_rate_and_in_the_same_order_for_the_same_seed():

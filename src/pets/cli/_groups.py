@@ -32,9 +32,8 @@ from click.core import ParameterSource
 
 from pets.arguments import Interval
 from pets.cli._config_file import ConfigFile
-from pets.cli._messages import Messages, message_options
 from pets.cli._spelling import SuggestingGroup, former_option
-from pets.cli._terminal import echo, say, terminal_text
+from pets.cli._terminal import Messages, echo, message_options, say, terminal_text
 from pets.engine.spec import SECTION_OF, SECTIONS, default_of, is_honoured
 from pets.errors import InputError
 

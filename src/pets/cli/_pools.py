@@ -11,6 +11,7 @@ from pets.errors import InputError
 from pets.lab import LabelledPool, read_answers
 from pets.pools import Metric, Pool, joined_seeds, mix_pools, pool_files, read_pool, split_mixture
 from pets.pools.formats import NAMES
+from pets.questions import parse_fields
 
 FIELDS = option(
     "Where the pool holds what, if not under a usual name: answers=predictions, texts=replies, gold=final, ...; "
@@ -19,21 +20,6 @@ FIELDS = option(
     flags=("--field",),
     metavar="NAME=COLUMN",
 )
-
-
-def parse_pool_fields(texts: tuple[str, ...]) -> dict[str, str]:
-    """Which column of a pool holds what.
-
-    >>> parse_pool_fields(("texts=responses", "gold=final"))
-    {'texts': 'responses', 'gold': 'final'}
-    """
-    fields: dict[str, str] = {}
-    for text in texts:
-        name, equals, column = text.partition("=")
-        if name not in NAMES or not equals or not column or name in fields:
-            raise InputError(f"a field is given once, as NAME=COLUMN, NAME one of {', '.join(NAMES)}; got {text!r}.")
-        fields[name] = column
-    return fields
 
 
 class MixedPools(NamedTuple):
@@ -53,7 +39,7 @@ class PoolFieldOptions:
     @property
     def columns(self) -> dict[str, str]:
         """The fields, parsed."""
-        return parse_pool_fields(self.fields)
+        return parse_fields(self.fields, NAMES)
 
 
 @option_group("Pools")
@@ -92,7 +78,7 @@ class PoolOptions:
 
     def read(self, path: Path, confidence: Metric = "tail") -> Pool:
         """The pool at ``path``; how many of its lines were skipped goes to stderr."""
-        pool = read_pool(path, confidence=confidence, skip_bad=self.skip_bad, fields=parse_pool_fields(self.fields))
+        pool = read_pool(path, confidence=confidence, skip_bad=self.skip_bad, fields=parse_fields(self.fields, NAMES))
         if pool.skipped:
             say(f"{pool.name}: skipped {count(len(pool.skipped), 'bad line')}.")
         return pool

@@ -1,10 +1,21 @@
-"""Text of servers and files, made safe for a terminal: what would steer it is shown, not obeyed."""
+"""The one way to a terminal: text of servers and files is made safe, so that what would steer it is shown, not obeyed.
 
+How much a verb says: ``-v`` shows its requests and retries, ``-q`` nothing but errors, ``--log-file`` keeps both.
+"""
+
+import contextlib
 import json
+import logging
+import os
 import re
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import click
+
+from pets.errors import InputError
 
 # C0 and C1 controls, line and paragraph separators, what turns the direction of writing or hides in it.
 STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -50,3 +61,81 @@ def json_line(plain: object) -> str:
     '{"id": "naïve\\\\u009b"}'
     """
     return terminal_text(json.dumps(plain, ensure_ascii=False))
+
+
+LOGGER = logging.getLogger("pets")
+ALREADY_SHOWN = ("pets.gateway", "uvicorn")  # `pets serve` writes these to stderr by itself
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.I)
+USER_IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
+
+
+def message_options() -> list[click.Option]:
+    """The options that every verb has."""
+    return [
+        click.Option(["-v", "--verbose"], is_flag=True, help="Say more on stderr: every request and retry."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Say nothing on stderr but errors."),
+        click.Option(
+            ["--log-file"],
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="A file that requests, retries and warnings are added to, as lines of JSON without keys.",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What the user wants to hear."""
+
+    verbose: bool = False
+    quiet: bool = False
+    log_file: Path | None = None
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """While the block lasts, logs go where they are wanted, and with ``quiet`` nothing else goes to stderr."""
+        if self.verbose and self.quiet:
+            raise InputError("-v and -q exclude each other. Leave one out.")
+        with contextlib.ExitStack() as stack:
+            for handler in self._handlers():
+                stack.callback(handler.close)
+                handler.addFilter(_redact)
+                stack.callback(LOGGER.setLevel, LOGGER.level)
+                stack.callback(LOGGER.removeHandler, handler)
+                LOGGER.setLevel(logging.INFO)
+                LOGGER.addHandler(handler)
+            if self.quiet:
+                silence = stack.enter_context(Path(os.devnull).open("w"))
+                stack.enter_context(contextlib.redirect_stderr(silence))
+            yield
+
+    def _handlers(self) -> Iterator[logging.Handler]:
+        if self.verbose:
+            terminal: logging.Handler = logging.StreamHandler(sys.stderr)
+            terminal.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+            terminal.addFilter(lambda record: not record.name.startswith(ALREADY_SHOWN))
+            yield terminal
+        if self.log_file is not None:
+            from pets.gateway.telemetry import JsonLines  # the gateway's own format
+
+            try:
+                file = logging.FileHandler(self.log_file, encoding="utf-8")
+            except OSError as error:
+                raise InputError(f'--log-file "{self.log_file}" cannot be written: {error.strerror}.') from None
+            file.setFormatter(JsonLines())
+            yield file
+
+
+def _redact(record: logging.LogRecord) -> bool:
+    """Take out of the message what steers a terminal, and keys.
+
+    A key is whatever the environment holds under such a name, or a login in an address.
+    """
+    from pets.openai.redaction import REDACTED, Redactor
+
+    message = USER_IN_URL.sub(f"{REDACTED}@", record.getMessage())
+    for name, value in os.environ.items():
+        if SECRET_NAME.search(name):
+            message = Redactor(value).text(message)
+    record.msg, record.args = terminal_text(message), ()
+    return True

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 from pets.answers.auto import Auto, choose_type
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Classes, Reading
 from pets.answers.choice import Choice
+from pets.answers.json import reading_of
 from pets.answers.text import Text
-from pets.answers.tool_calls import reading_of
 from pets.core.certificate import Decision
 from pets.core.money import Currency
 from pets.core.patterns import K0, NAMES, pattern

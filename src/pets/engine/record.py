@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pets.answers.base import AnswerType
+from pets.answers.json import reading_of
 from pets.answers.recorded import Recorded
-from pets.answers.tool_calls import reading_of
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View

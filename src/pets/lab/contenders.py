@@ -28,7 +28,7 @@ from pets.lab.clock import HURRIES, MEAN_BUDGET, Finish, RacePace, paced, race_a
 from pets.lab.config import ReplayConfig
 from pets.lab.curves import Curve, curve_of_order, curve_of_races, curve_of_sizes
 from pets.lab.draws import NO_VOTE, Draw, Outcomes
-from pets.lab.labelled import LabelledPool
+from pets.lab.labelled import LabelledPool, all_tokens
 from pets.registry import as_policy, spec_of
 
 Setting = Literal["offline", "waves", "stopping", "ranked", "online", "clock"]
@@ -49,11 +49,10 @@ class Split:
     def training(self) -> Training:
         """The whole recorded pools of the training questions; the same for every policy of the repetition."""
         training = [self.pool.questions[row] for row in self.train]
-        tokens = [question.tokens for question in training if question.tokens is not None]
         arriving = (self.pool.questions[row] for row in self.arrivals)
         return Training(
             paths=[question.labels for question in training],
-            tokens=tokens if len(tokens) == len(training) else None,
+            tokens=all_tokens(training),
             options=self.pool.options,
             arriving={question.id: question.labels for question in arriving},
             seed=(*self.seeds, 2),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pets.core.tally import confidence_weights, majority, top_p, weighted_majority, weighted_votes
 from pets.errors import InputError
 from pets.lab.config import ReplayConfig
-from pets.lab.labelled import LabelledPool, LabelledQuestion
+from pets.lab.labelled import LabelledPool, LabelledQuestion, all_tokens
 from pets.types import Question, Trace
 
 Codes = NDArray[np.int32]
@@ -291,8 +291,7 @@ def good_labels(
 
 def _tokens(pool: LabelledPool, paths: Indices) -> NDArray[np.int64] | None:
     """Cumulative tokens (N, P + 1); ``None`` unless every question has them."""
-    recorded = [question.tokens for question in pool.questions if question.tokens is not None]
-    if len(recorded) < len(pool.questions):
+    if (recorded := all_tokens(pool.questions)) is None:
         return None
     total = np.zeros((paths.shape[0], paths.shape[1] + 1), dtype=np.int64)
     for row, (tokens, path) in enumerate(zip(recorded, paths, strict=True)):

@@ -75,6 +75,12 @@ class LabelledPool:
         return replace(self, questions=kept, note="; ".join(filter(None, (self.note, note))))
 
 
+def all_tokens(questions: Sequence[LabelledQuestion]) -> list[tuple[int, ...]] | None:
+    """The tokens of every trace of each question; none unless every question has them."""
+    recorded = [question.tokens for question in questions if question.tokens is not None]
+    return recorded if len(recorded) == len(questions) else None
+
+
 def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     """The pool's votes by the given answer type, by default that of its manifest, else as recorded (``raw``).
 

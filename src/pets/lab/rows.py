@@ -7,8 +7,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from pets.lab.calibration import Calibration, Certified, calibrate
-from pets.lab.metrics import LEVELS, area, at_spend, reached, traces_at_mean
-from pets.lab.resampling import resampled_levels
+from pets.lab.metrics import LEVELS, area, at_spend, reached, resampled_levels, traces_at_mean
 from pets.lab.results import Floats, PoolResult, Result
 
 LIMIT_LEVELS = (0.95, 0.99)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pets.mock.completions import CompletionResponse, whole_body
 from pets.mock.faults import BatchFault
 from pets.mock.model import MockModel
-from pets.mock.responses import CompletionResponse, whole_body
 from pets.openai.batch import MAX_FILE_BYTES, MAX_REQUESTS
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_value, object_field, whole_number

@@ -13,6 +13,7 @@ from typing import Any
 
 from pets.errors import InputError
 from pets.mock.answers import AnswerSource
+from pets.mock.completions import CompletionRequest, CompletionResponse, parse_request, prompt_tokens
 from pets.mock.faults import (
     FatalFault,
     Faults,
@@ -22,8 +23,6 @@ from pets.mock.faults import (
     draw_fatal_fault,
     draw_response_faults,
 )
-from pets.mock.requests import CompletionRequest, parse_request, prompt_tokens
-from pets.mock.responses import CompletionResponse
 from pets.mock.traces import TraceText, render
 from pets.openai.errors import ApiError
 

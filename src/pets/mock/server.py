@@ -20,10 +20,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pets.mock.batches import MockBatches
+from pets.mock.completions import DONE, ERROR, CompletionResponse, check_model, whole_body
 from pets.mock.faults import FatalFault
 from pets.mock.model import MockModel
-from pets.mock.requests import check_model
-from pets.mock.responses import DONE, ERROR, CompletionResponse, whole_body
 from pets.openai.asgi import CLOSE_CONNECTION, JSON, ClientGoneError, Exchange
 from pets.openai.batch import MAX_FILE_BYTES
 from pets.openai.errors import ApiError

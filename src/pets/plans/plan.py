@@ -14,8 +14,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,10 @@ from pets.core.grid import Grid, fit_grid, plan_for
 from pets.core.patterns import K0, NAMES, PATTERNS, bin_of
 from pets.core.policy import Policy, Training
 from pets.core.price import PriceTable
-from pets.core.prior import FORMER_HEADS, KINDS, STRENGTHS, LearnedPrior, fit_prior
-from pets.core.tally import Tally, count_votes
+from pets.core.prior import FORMER_HEADS, KINDS, STRENGTHS, LearnedPrior
+from pets.core.tally import count_votes
 from pets.errors import InputError, StateError
-from pets.lab.labelled import LabelledPool, read_answers
+from pets.lab.labelled import LabelledPool, all_tokens, read_answers
 from pets.policies.price import PriceRule
 from pets.pools import Pool
 from pets.registry import as_policy
@@ -374,32 +373,15 @@ def fit_plan(
             "Sample more or drop it."
         )
     grid = fit_grid([count_votes(question.labels) for question in read.questions], len(PATTERNS))
+    labels = [question.labels for question in read.questions]
+    training = Training(labels, all_tokens(read.questions), read.options, seed=seed)
     rule = PriceRule(rounds=rounds, zone=zone)
-    if rounds == 1:
-        prices, prior = None, _prior_of(read)
-    else:
-        labels = [question.labels for question in read.questions]
-        rule = rule.fit(Training(labels, _tokens_of(read), read.options, seed=seed))
-        prices, prior = PriceTable.from_rows(rule.table or ()), rule.belief
+    rule = rule.with_prior(training) if rounds == 1 else rule.fit(training)  # certificates need one where no price does
+    prices = None if rounds == 1 else PriceTable.from_rows(rule.table or ())
     budgets = plan_for(grid, mean_budget, K0, cap)
-    return StreamPlan(float(mean_budget), rounds, cap, grid, budgets, prices, prior, _provenance_of(read, seed), zone)
-
-
-def _prior_of(read: LabelledPool) -> LearnedPrior:
-    """How strongly the model agrees with itself, for certificates where no price needs it."""
-    tokens = _tokens_of(read)
-    means = [0.0 if tokens is None else sum(tokens[q]) / len(tokens[q]) for q in range(len(read.questions))]
-    tallies = (
-        Tally(*count_votes(question.labels), options=read.options, mean_tokens=mean)
-        for question, mean in zip(read.questions, means, strict=True)
+    return StreamPlan(
+        float(mean_budget), rounds, cap, grid, budgets, prices, rule.belief, _provenance_of(read, seed), zone
     )
-    return fit_prior(Counter(tallies))
-
-
-def _tokens_of(read: LabelledPool) -> Sequence[Sequence[int]] | None:
-    """The tokens of every trace; none unless every question has them."""
-    recorded = [question.tokens for question in read.questions if question.tokens is not None]
-    return recorded if len(recorded) == len(read.questions) else None
 
 
 def _provenance_of(read: LabelledPool, seed: int) -> Provenance:

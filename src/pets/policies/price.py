@@ -103,7 +103,7 @@ class PriceRule(QuotaPolicy):
         pools, tokens, options = training.paths, training.tokens, training.options
         if self.rounds == 1:
             return replace(self, grids=fit_grid([count_votes(pool) for pool in pools], len(PATTERNS)).rows)
-        rule = self._with_prior(training)
+        rule = self.with_prior(training)
         places = [q for q in range(len(pools)) for _ in range(-(-PATHS // len(pools)))]
         orders = [(q, rng.permutation(len(pools[q])).tolist()) for q in places]
         paths = [[pools[q][j] for j in order] for q, order in orders]
@@ -111,7 +111,7 @@ class PriceRule(QuotaPolicy):
         table = fit_prices(rule._buy, paths, lengths, options=options, rounds=self.rounds, warmup=self.warmup)
         return replace(rule, table=table.rows)
 
-    def _with_prior(self, training: Training) -> Self:
+    def with_prior(self, training: Training) -> Self:
         """The same rule with the prior of these questions, if it learns one."""
         if self.prior != "learned":
             return self

@@ -166,8 +166,8 @@ def question_record(problem: Problem) -> Record:
     return record | {key: value for key, value in optional.items() if value is not None}
 
 
-def parse_fields(texts: Iterable[str]) -> dict[str, str]:
-    """Which column of a file holds what; ``question=body`` says that "body" holds the question.
+def parse_fields(texts: Iterable[str], names: Iterable[str] = NAMES) -> dict[str, str]:
+    """Which column of a file holds what; ``question=body`` says that "body" holds the question. It has these ``names``.
 
     >>> parse_fields(["question=body", "gold=final"])
     {'question': 'body', 'gold': 'final'}
@@ -175,8 +175,8 @@ def parse_fields(texts: Iterable[str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for text in texts:
         ours, equals, theirs = text.partition("=")
-        if ours not in NAMES or not equals or not theirs:
-            raise InputError(f"a field is given as NAME=COLUMN, NAME one of {', '.join(NAMES)}; got {text!r}.")
+        if ours not in names or not equals or not theirs:
+            raise InputError(f"a field is given as NAME=COLUMN, NAME one of {', '.join(names)}; got {text!r}.")
         if ours in fields:
             raise InputError(f'the field "{ours}" is given twice, as "{fields[ours]}" and "{theirs}". Choose one.')
         fields[ours] = theirs
