@@ -14,7 +14,6 @@ from pets.mock import MockModel, running, synthetic
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers import Sampler
 from pets.samplers.openai import OpenAISampler
-from pets.samplers.recorded import RecordedSampler
 from pets.testing import check_ledger, check_sampler
 
 QUESTION = Prompt("q")
@@ -87,8 +86,6 @@ def test_samplers_that_keep_the_law_pass():
     sampler = Counting()
     check_sampler(sampler, QUESTION, refused=Prompt("refused"))
     assert sampler.closed >= 2
-    traces = {QUESTION: [Completion(text, "stop", 1) for text in "abcdefgh"]}
-    check_sampler(RecordedSampler(traces), QUESTION, refused=Prompt("unknown"))
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -206,9 +206,8 @@ def check_sampler(
     seed: their order cannot be checked. ``refused`` is a prompt that the model cannot answer, such as one that is too
     long. Opens the sampler and closes it.
 
-    >>> from pets.samplers.recorded import RecordedSampler
-    >>> traces = [Completion(text, "stop", 1) for text in ("4", "5", "four", "22")]
-    >>> check_sampler(RecordedSampler({Prompt("2 + 2 ="): traces}), refused=Prompt("2 + 3 ="))
+    >>> from pets.samplers.function import FunctionSampler
+    >>> check_sampler(FunctionSampler(lambda question: f"{question} 4"))
     """
     asyncio.run(_check_open_sampler(sampler, prompt, sampling, seeded, refused))
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pets.answers.number import Number
 from pets.engine import questions as module
+from pets.engine.question import chosen_for
 from pets.engine.questions import InFlight, OpenQuestions
 from pets.types import Launch
 
@@ -66,7 +67,7 @@ def test_a_type_that_was_chosen_reads_its_question_also_when_it_is_opened_again(
     problems = [replace(problem, answer_type="auto") for problem in asked("ab")]
     questions = OpenQuestions(problems=problems)
     first = questions.get("a")
-    questions.choose(first, first.chosen(["The answer is 4."]))
+    questions.choose(first, chosen_for(first.problem, ["The answer is 4."]))
     assert first.answer_type == Number() and questions.get("b").answer_type.chosen_from_traces
     questions.close(first)
     assert (questions.get("a").answer_type, questions.get("a").read_as) == (Number(), "number")

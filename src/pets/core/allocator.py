@@ -23,11 +23,12 @@ True
 import math
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
+from typing import Any
 
 from pets.core.budget import Budget
 from pets.core.certificate import Decision, decision_certificate, expected_share
 from pets.core.policy import Policy, View
-from pets.core.queues import ReplicaTotals, queue_for
+from pets.core.queues import Queue, ReplicaTotals, queue_for
 from pets.core.record import Record, VoteCount
 from pets.core.tally import Tally, weights_by_answer
 from pets.errors import BudgetError, InputError, StateError
@@ -83,11 +84,10 @@ class Allocator:
         self.votes.check(policy)
         self.hurry = None if policy.waves or getattr(policy, "rounds", 0) else hurry
         """How much wider traces are raced than they must be; ``None`` where they are not raced."""
-        self._queue = queue_for(policy, budget, horizon, seed, alike=self.votes.alike, hurry=self.hurry)
         self._keep_traces = policy.sees == "traces"
         self._refit_at = math.inf
         self._fitted = False
-        self._queue.only_warmup = self._waits_for_warmup()
+        self._queue = self._new_queue(policy)
         self._check_horizon()
         self.add(*questions)
 
@@ -114,8 +114,7 @@ class Allocator:
             self.budget.grow(window.amount * self._windows_opened(len(records)))
         self._records.update((record.id, record) for record in records)
         self._arrived += len(records)
-        for record in _spread(records) if self._queue.newest_first else records:
-            self._queue.add(record)
+        self._enqueue(records)
         if self.policy.learns and records and not self._fitted:
             before = 0.0 if self._refit_at == math.inf else self._refit_at
             self._refit_at = before + self._first_refit_traces * len(records)
@@ -224,13 +223,8 @@ class Allocator:
         for id, numbers in waiting.items():
             for number in reversed(numbers):
                 self._record(id).relaunch(number)
-        records = list(self._records.values())
-        self._queue = queue_for(
-            self.policy, self.budget, self.horizon, self.seed, alike=self.votes.alike, hurry=self.hurry
-        )
-        self._queue.only_warmup = self._waits_for_warmup()
-        for record in _spread(records) if self._queue.newest_first else records:
-            self._queue.add(record)
+        self._queue = self._new_queue(self.policy)
+        self._enqueue(list(self._records.values()))
         self._queue.skip_waves(waves)
         self.learn_worth()
         if self.told >= self._refit_at:
@@ -573,9 +567,15 @@ class Allocator:
         """Traces per question before the policy learns for the first time."""
         return self.policy.warmup or self.policy.refit_growth
 
-    def _waits_for_warmup(self) -> bool:
-        """Whether nothing but the warm-up may be asked for, because the policy has yet to learn from it."""
-        return self.policy.learns and self.policy.warmup > 0 and not self._fitted
+    def _new_queue(self, policy: Policy) -> Queue[Any]:
+        """The queue of a policy, which asks for the warm-up alone where the policy has yet to learn from it."""
+        queue = queue_for(policy, self.budget, self.horizon, self.seed, alike=self.votes.alike, hurry=self.hurry)
+        queue.only_warmup = policy.learns and policy.warmup > 0 and not self._fitted
+        return queue
+
+    def _enqueue(self, records: Sequence[Record]) -> None:
+        for record in _spread(records) if self._queue.newest_first else records:
+            self._queue.add(record)
 
     def _windows_opened(self, arriving: int) -> int:
         """How many windows the next ``arriving`` questions begin."""

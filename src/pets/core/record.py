@@ -11,7 +11,7 @@ from pets.core.policy import Policy
 from pets.core.tally import Tally
 from pets.types import Trace
 
-NULL = -1  # the "votes before" of a trace that cast none
+NULL, GONE = -1, -3  # the "votes before" of a trace that cast none, and of a launch that will not come back
 
 
 class Record:

@@ -15,7 +15,6 @@ from pets.engine.resume import (
     earlier_run,
     identity_of,
     kept_going,
-    note_top_up,
     rebudgeted,
     recapped,
     run_pace,
@@ -115,36 +114,16 @@ def open_run(
                 cache = _cache(store, spec, problems, keys, record, sources, run.id)
             stack.pop_all()  # all is well: it stays open
             origin: Origin = "finished" if earlier.state == "finished" else "unfinished"
-            return OpenedRun(
-                spec,
-                problems,
-                run.settings,
-                sources,
-                pace,
-                opened,
-                run,
-                origin,
-                identity,
-                repeatable=True,
-                keys=keys,
-                cache=cache,
-            )
+            about = spec, problems, run.settings, sources, pace, opened, run, origin
+            return OpenedRun(*about, repeatable=True, keys=keys, cache=cache)
         spec = bounded_spec(spec, problems, sources.samplers)
         record = run_record(spec, problems, sources, name=question_set.name, declared=source, stored=opened is not None)
         pace = run_pace(spec, record, len(problems))
         cache = None if store is None else _cache(store, spec, problems, keys, record, sources)
         stack.pop_all()  # all is well: it stays open
+    again = identity is not None and not new
     return OpenedRun(
-        spec,
-        problems,
-        record,
-        sources,
-        pace,
-        opened,
-        identity=identity,
-        repeatable=identity is not None and not new,
-        keys=keys,
-        cache=cache,
+        spec, problems, record, sources, pace, opened, identity=identity, repeatable=again, keys=keys, cache=cache
     )
 
 
@@ -195,15 +174,10 @@ def reopen_run(
             raise StateError(f"run {stored.id} is a stream; `pets resume` goes on with it.")
         record, problems = stored.settings, tuple(stored.problems())
         spec = spec_to_read(stored, record)
-        if keep_going:
-            spec, record = spec.with_options(keep_going=True), kept_going(record)
-        if max_traces is not None:
-            record = recapped(record, spec, max_traces)
-            spec = spec.with_options(max_traces=max_traces)
-        if concurrency is not None:
-            spec = spec.with_options(concurrency=concurrency)
-        if hurry is not None:
-            spec = spec.with_options(hurry=hurry)
+        record = kept_going(record) if keep_going else record
+        record = record if max_traces is None else recapped(record, spec, max_traces)
+        said = {"keep_going": keep_going or None, "max_traces": max_traces, "concurrency": concurrency, "hurry": hurry}
+        spec = spec.with_options(**{name: value for name, value in said.items() if value is not None})
         sources = sources_of(sampler, endpoint or record.endpoints, record.model or None, key, headers, spec)
         sources = sources.judged_by(judge_of(problems, spec.reading.answer))
         if budget is not None:
@@ -213,23 +187,15 @@ def reopen_run(
         if record is not stored.settings:
             stored.change(record)
         if budget is not None:
-            note_top_up(stored)
+            stored.save("topped_up_at", stored.summary().traces)
+            stored.save("wave", None)  # they begin anew
             pace = run_pace(spec, record, len(problems), stored)  # of what is left to spend from here on
         keys = stored.keys() if record.seeds_by == "prompt" else {}
         cache = _cache(store, spec, problems, keys, record, sources, stored.id)
         stack.pop_all()  # all is well: it stays open
+    again = budget is None and max_traces is None
     return OpenedRun(
-        spec,
-        problems,
-        record,
-        sources,
-        pace,
-        opened,
-        stored,
-        "unfinished",
-        repeatable=budget is None and max_traces is None,
-        keys=keys,
-        cache=cache,
+        spec, problems, record, sources, pace, opened, stored, "unfinished", repeatable=again, keys=keys, cache=cache
     )
 
 

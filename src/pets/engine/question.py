@@ -352,10 +352,6 @@ class OpenQuestion:
         merges = self.answer_type.merges and self._reader is None  # forms of other readers are their own
         self._classes: Classes | None = self.answer_type.classes() if merges else None
 
-    def chosen(self, texts: Iterable[str]) -> Problem:
-        """As :func:`chosen_for`, by the texts of its first traces."""
-        return chosen_for(self.problem, texts)
-
     @property
     def read_as(self) -> str | None:
         """The answer type that ``auto`` has chosen; ``None`` where another was named, or nothing is chosen yet."""

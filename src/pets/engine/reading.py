@@ -29,7 +29,7 @@ from pets.answers.base import AnswerType, Reading
 from pets.answers.judge import MAX_PROMPT_TOKENS, Judge
 from pets.engine.arrivals import Wiring
 from pets.engine.fetch import Fetcher, fault_name, may_have_sampled
-from pets.engine.question import UNREAD, OpenQuestion, cached_answer_type
+from pets.engine.question import UNREAD, OpenQuestion, cached_answer_type, chosen_for
 from pets.errors import SamplerError
 from pets.prompts import TokenAlternatives, is_cut
 from pets.questions import Problem
@@ -82,9 +82,10 @@ class ReadingThreads:
         """The question with the answer type that its first traces choose."""
         texts = [completion.text for completion in completions if not is_cut(completion.finish)]
         if sum(map(len, texts)) <= LONG_READ_CHARS:
-            return question.chosen(texts)
+            return chosen_for(question.problem, texts)
         async with self._turn("reading", question):
-            return await asyncio.wrap_future(self._worker("reading").submit(lambda: question.chosen(texts)).outcome)
+            job = self._worker("reading").submit(lambda: chosen_for(question.problem, texts))
+            return await asyncio.wrap_future(job.outcome)
 
     def end_soon(self) -> None:
         """The run is to end: what is still being read a second later is given up."""

@@ -362,12 +362,6 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
     ]
 
 
-def note_top_up(run: Run) -> None:
-    """A run has more budget: its waves begin anew, to spend what is there beyond the traces so far."""
-    run.save("topped_up_at", run.summary().traces)
-    run.save("wave", None)
-
-
 def note_end(run: Run, driver: Driver) -> None:
     """Whatever ended a run: keep what went wrong."""
     faults = Counter(run.load("faults") or {})

@@ -13,6 +13,7 @@ from pets.engine.driver import Driver
 from pets.engine.ledger import Ledger
 from pets.engine.models import Endpoints, Keys, Models
 from pets.engine.opening import OpenedRun, Questions, open_run, reopen_run
+from pets.engine.pacing import hurry_of
 from pets.engine.progress import Snapshot, Solution, TraceTotals, expected_of, expected_so_far
 from pets.engine.question import Answer
 from pets.engine.resume import PastRun, answers, ledger_of, new_allocator, note_end, options_of, stored_totals
@@ -20,7 +21,7 @@ from pets.engine.reuse import Reuse
 from pets.engine.sources import LiveRun, Samplers
 from pets.engine.spec import BATCH_HURRY, RunOptions, RunSpec
 from pets.errors import JobLeftError, StateError
-from pets.store import RunSummary, StoredTrace
+from pets.store import StoredTrace
 from pets.store.cache import TraceCache
 
 
@@ -156,7 +157,10 @@ class Engine(LiveRun):
 
         With ``drain`` the run waits for requests in flight, batch jobs too, and asks nothing more.
         """
-        driver = self._driver = self._driver or self._start(await self._hurry(), leaves_jobs=not drain)
+        hurry = None
+        if not (self._driver or self.spec.serving.batch_api or self.origin == "finished"):  # jobs are not raced
+            hurry = await hurry_of(self.spec.pacing.hurry, self.sources.samplers, BATCH_HURRY)
+        driver = self._driver = self._driver or self._start(hurry, leaves_jobs=not drain)
         driver.check_ready()
         driver.stops.drain(on=drain)
         if self.origin == "finished":
@@ -277,12 +281,6 @@ class Engine(LiveRun):
             raise StateError("the run has not begun; await engine.run() first.")
         return self._driver
 
-    async def _hurry(self) -> float | None:
-        """How much the questions are hurried; batch jobs are not raced."""
-        if self.spec.serving.batch_api or self.origin == "finished":
-            return None
-        return await self.hurry(self.spec.pacing.hurry, BATCH_HURRY)
-
     def _start(self, hurry: float | None, *, leaves_jobs: bool) -> Driver:
         """The driver of a new run, or of an old one with all that it has paid for."""
         spec, problems = self.spec, self.problems
@@ -295,15 +293,14 @@ class Engine(LiveRun):
         if self.stored_run is not None:
             self.faults.update(self.stored_run.load("faults") or {})
         elif self._store is not None:
-            self.keep(
-                self._store.create(
-                    self.record,
-                    problems,
-                    identity=self._opened.identity,
-                    keys=self._opened.keys,
-                    is_rival=self._is_rival,
-                )
+            run = self._store.create(
+                self.record,
+                problems,
+                identity=self._opened.identity,
+                keys=self._opened.keys,  # a rival is what the same call would have gone on with, had it been there
+                is_rival=lambda run: self.repeatable and run.settings.budget == self.record.budget,
             )
+            self.keep(run)
         if self.stored_run is not None:
             self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, awaited)
         return assemble(
@@ -329,10 +326,6 @@ class Engine(LiveRun):
         super().close()
         if self.cache is not None:
             self.cache.close()
-
-    def _is_rival(self, run: RunSummary) -> bool:
-        """Whether this is the run with which the same call would have gone on, had it been there before."""
-        return self.repeatable and run.settings.budget == self.record.budget
 
     def _finalize(self, driver: Driver, over: bool) -> None:
         """Whatever ended the run: note how it went, and whether it is over."""

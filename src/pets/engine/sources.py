@@ -14,7 +14,6 @@ from pets.answers.judge import Judge
 from pets.core.mixture import ModelMixture
 from pets.engine.batch import batch_samplers
 from pets.engine.models import Endpoints, Keys, endpoints_by_model, keys_by_model
-from pets.engine.pacing import hurry_of
 from pets.engine.spec import RunSpec
 from pets.errors import InputError, SamplerError
 from pets.openai.batch import BatchJob
@@ -241,10 +240,6 @@ class LiveRun:
         """Hear of every batch job that is handed in."""
         for sampler in batch_samplers(self.sources.samplers):
             sampler.on_job = on_job
-
-    async def hurry(self, hurry: float | None, usual: float) -> float:
-        """The hurry that the user says; else the ``usual`` one where all servers stop, or tell whether they do."""
-        return await hurry_of(hurry, self.sources.samplers, usual)
 
     async def models(self) -> list[str]:
         """The models that the servers list, as far as they do."""

@@ -23,6 +23,7 @@ from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble, costs_of
 from pets.engine.budget import Amount, bounded, currency_of, total_of
 from pets.engine.ledger import Ledger, RunLedger
+from pets.engine.pacing import hurry_of
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.reading import judge_of
 from pets.engine.resume import adopt_run, charge_lost, kept_going, note_end, rebudgeted, spec_to_read
@@ -225,7 +226,7 @@ class Stream(LiveRun):
         """Until the questions end and all are answered, or until :meth:`drain`."""
         driver, run = self.driver, self.stored_run
         driver.check_ready()
-        driver.arrivals.hurry_by(await self.hurry(self.spec.pacing.hurry, ARRIVING_HURRY))
+        driver.arrivals.hurry_by(await hurry_of(self.spec.pacing.hurry, self.sources.samplers, ARRIVING_HURRY))
         asked = (self.spec.asked(problem) async for problem in problems)
         try:
             async with self._ledger:

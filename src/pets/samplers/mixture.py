@@ -20,9 +20,9 @@ class MixtureSampler(Sampler):
     (:meth:`~pets.core.mixture.ModelMixture.model_at`), so a run that is resumed asks the same model. Health, rate
     limits and the choices of one request stay each server's own: the caller keeps these.
 
-    >>> from pets.samplers.recorded import RecordedSampler
-    >>> mixture, recording = ModelMixture((2, 1)), RecordedSampler({})
-    >>> a, b = (MixtureSampler(recording, mixture, model) for model in (0, 1))
+    >>> from pets.samplers.function import FunctionSampler
+    >>> mixture, server = ModelMixture((2, 1)), FunctionSampler(str)
+    >>> a, b = (MixtureSampler(server, mixture, model) for model in (0, 1))
     >>> ["a" if a.takes(launch) else "b" for launch in range(6)]
     ['a', 'b', 'a', 'a', 'b', 'a']
     >>> b.takes(0), b.takes(0, attempt=1), b.takes(0, attempt=2)

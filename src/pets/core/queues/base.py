@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass
 from typing import Generic, TypeVar
 
 from pets.core.policy import Policy, View
-from pets.core.record import Record
+from pets.core.record import GONE, Record
 from pets.core.tally import Tally
 from pets.errors import StateError
 from pets.types import Launch
@@ -69,15 +69,16 @@ class Queue(ABC, Generic[P]):
 
     @abstractmethod
     def told(self, record: Record, before: int) -> None:
-        """The prefix grew by a vote for an answer that had ``before`` votes, or by a no-answer (``NULL``)."""
+        """The prefix grew by a vote for an answer that had ``before`` votes, or by a no-answer (``NULL``); or a
+        pending launch is ``GONE``."""
 
-    @abstractmethod
     def taken_back(self, record: Record) -> None:
         """One pending launch will not come back and was not paid for."""
+        self.told(record, GONE)
 
-    @abstractmethod
     def cancelled(self, record: Record) -> None:
         """One pending launch was cancelled: it will not come back, and was paid for in part."""
+        self.told(record, GONE)
 
     @abstractmethod
     def merged(self, record: Record) -> None:

@@ -27,7 +27,7 @@ from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
 from pets.core.queues.base import Queue, ReplicaTotals
 from pets.core.race import width
-from pets.core.record import NULL, Record
+from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.errors import StateError
 from pets.types import Launch
@@ -116,10 +116,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
         self._count(grant, launched=-1)
         if record.hurry is not None:
             self._decide(grant)
-
-    def cancelled(self, record: Record) -> None:
-        """A launch was cancelled: a grant of which nothing is on its way any more is looked at again."""
-        self.told(record, NULL)
 
     @property
     def promised(self) -> int:

@@ -51,14 +51,6 @@ class RankQueue(PricedQueue):
         """The prefix grew."""
         self._rank(record)
 
-    def taken_back(self, record: Record) -> None:
-        """One pending launch will not come back and was not paid for."""
-        self._rank(record)
-
-    def cancelled(self, record: Record) -> None:
-        """One pending launch was cancelled."""
-        self._rank(record)
-
     def merged(self, record: Record) -> None:
         """The question's votes were counted anew."""
         self._rank(record)

@@ -16,14 +16,14 @@ from heapq import heappop, heappush
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
 from pets.core.queues.priced import ENOUGH, PricedQueue
-from pets.core.record import NULL, Record
+from pets.core.record import GONE, NULL, Record
 from pets.core.tally import Tally, add_vote
 from pets.errors import InputError
 from pets.types import Launch
 
 Key = tuple[tuple[int, ...], int, int, int, int]
 
-LAUNCH, TAKE_BACK = -2, -3  # events beside NULL (-1) and "a vote for an answer that had c votes" (c >= 0)
+LAUNCH = -2  # an event beside NULL (-1), GONE (-3) and "a vote for an answer that had c votes" (c >= 0)
 MARK_STRIDE = 1 << 40  # an event plus MARK_STRIDE times the question's new length class
 LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 
@@ -91,7 +91,7 @@ class StateQueue(PricedQueue):
         return launches
 
     def told(self, record: Record, before: int) -> None:
-        """The prefix grew by a vote for an answer that had ``before`` votes, or by a no-answer (``NULL``)."""
+        """As :meth:`Queue.told`: it moves the question to its next state."""
         state = record.state
         event = before + MARK_STRIDE * bisect_left(self._edges, record.mean_tokens) if self._edges else before
         after = self._after[state].get(event)
@@ -102,14 +102,6 @@ class StateQueue(PricedQueue):
         self._members[after][record] = None
         if not self._queued[after]:
             self._enter(after)
-
-    def taken_back(self, record: Record) -> None:
-        """One pending launch will not come back and was not paid for."""
-        self.told(record, TAKE_BACK)
-
-    def cancelled(self, record: Record) -> None:
-        """One pending launch was cancelled."""
-        self.told(record, TAKE_BACK)
 
     def merged(self, record: Record) -> None:
         """The question's votes were counted anew."""
@@ -194,7 +186,7 @@ class StateQueue(PricedQueue):
             pending += 1
         else:
             pending -= 1
-            mark = (event - TAKE_BACK) // MARK_STRIDE
+            mark = (event - GONE) // MARK_STRIDE
             vote = event - MARK_STRIDE * mark
             if vote == NULL:
                 nulls += 1

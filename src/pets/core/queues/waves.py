@@ -106,10 +106,6 @@ class WaveQueue(Queue[IndexPolicy]):
         self._flying -= 1
         self._owe(record, self._parts.get(record.position, 0) + 1)
 
-    def cancelled(self, record: Record) -> None:
-        """A launch was cancelled: its place in the wave was paid for."""
-        self._flying -= 1
-
     def merged(self, record: Record) -> None:
         """The question's votes were counted anew: the next wave is planned by that."""
 
