@@ -131,18 +131,14 @@ def _fits(value: object, hint: Any) -> bool:
     if origin is tuple and args[1:] == (...,):
         return isinstance(value, tuple) and all(_fits(item, args[0]) for item in value)
     if origin in (Sequence, list):
-        return isinstance(value, origin) and all(_is_item(item, value, args[0]) for item in value)
+        is_text = isinstance(value, str)  # a sequence of texts to Python, and not to its users
+        return not is_text and isinstance(value, origin) and all(_fits(item, args[0]) for item in value)
     if origin is Mapping:
         return isinstance(value, Mapping) and all(_fits(k, args[0]) and _fits(v, args[1]) for k, v in value.items())
     kind = origin or hint
     if kind is Any or not isinstance(kind, type):
         return True
     return isinstance(value, NUMBERS.get(kind, kind))
-
-
-def _is_item(item: object, sequence: object, hint: Any) -> bool:
-    """Whether an item fits; a text is a sequence of texts to Python, and not to its users."""
-    return not isinstance(sequence, str) and _fits(item, hint)
 
 
 def _words(hint: Any) -> str:

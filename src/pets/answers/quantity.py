@@ -39,7 +39,7 @@ class Quantity:
     written: str = field(default="", compare=False)
 
 
-PARTS = ("yr month wk d h min s", "mi yd ft in", "km m cm mm", "lb oz", "kg g", "L mL", "USD ¢")
+PARTS = [*map(str.split, ("yr month wk d h min s", "mi yd ft in", "km m cm mm", "lb oz", "kg g", "L mL", "USD ¢"))]
 """Units that are written one after another, the larger first: ``5 ft 10 in``."""
 CURRENCIES = "$€£¥₹₩₽₺"
 CODES = "USD|EUR|GBP|JPY|INR|CNY|CAD|AUD|NZD|HKD|SGD|BRL|CHF|SEK|NOK|DKK|PLN|MXN|ZAR|KRW|RUB"
@@ -194,18 +194,15 @@ def quantity_at(text: str, start: int, *, letters: bool = True) -> Quantity | No
     while quantity and quantity.unit:
         joint = JOINT.match(text, quantity.end)
         part = _single_at(text, joint.end(), letters) if joint and joint.end() > quantity.end else None
-        if part is None or part.value < 0 or not _is_part(part.unit, quantity.unit.split()[-1]):
+        larger = quantity.unit.split()[-1]
+        smaller = [unit for line in PARTS if larger in line for unit in line[line.index(larger) + 1 :]]
+        if part is None or part.value < 0 or part.unit not in smaller:
             break
         value, unit = quantity.value, f"{quantity.unit} {show(part)}"
         if part.unit == "¢":
             value, unit = value + _in_wholes(part), quantity.unit
         quantity = Quantity(value, unit, start, part.end, text[start : part.end])
     return quantity
-
-
-def _is_part(unit: str, larger: str) -> bool:
-    """Whether a unit may follow a larger one."""
-    return any(unit in line[line.index(larger) + 1 :] for line in map(str.split, PARTS) if larger in line)
 
 
 def _single_at(text: str, start: int, letters: bool) -> Quantity | None:

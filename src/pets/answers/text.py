@@ -95,7 +95,8 @@ class Text(AnswerType):
             elif place == "line":
                 answer = None if DOUBT.search(passage) else _concluded(passage, first)
             if answer is not None:
-                return None if _is_doubtful(answer) else self._reading(answer)
+                doubtful = DOUBT.search(answer) is not None or ALTERNATIVES.fullmatch(answer) is not None
+                return None if doubtful else self._reading(answer)
         return None
 
     def _reading(self, answer: str) -> Reading | None:
@@ -395,10 +396,6 @@ def _items(answer: str) -> list[str]:
     (['red', 'green', 'dark blue'], ['red'])
     """
     return ITEM_END.split(answer)
-
-
-def _is_doubtful(answer: str) -> bool:
-    return DOUBT.search(answer) is not None or ALTERNATIVES.fullmatch(answer) is not None
 
 
 # Dates

@@ -21,13 +21,11 @@ from pets.core.allocator import Allocator
 from pets.core.money import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
-from pets.engine.pacing import Pace
 from pets.engine.progress import ExpectedConsistency
 from pets.engine.reuse import most_to_pay
 from pets.engine.sources import LiveRun
 from pets.engine.summary import AnswerSummary, levels_words, no_vote_words, wilson
 from pets.errors import FirstTracesError, PetsError, RefusedError
-from pets.openai.batch import BatchJob
 from pets.policies.uniform import Uniform
 from pets.store.cache import CachedCounts
 from pets.store.database import DEFAULT_STORE
@@ -73,11 +71,6 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def print_job(job: BatchJob) -> None:
-    """Say that a wave was handed in."""
-    say(f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {job.id!s}.")
-
-
 def start_words(engine: Engine) -> str:
     """What is about to be asked, of whom, under which budget, and how long a trace may be."""
     limit, record = engine.spec.sampling.max_tokens, engine.record
@@ -89,7 +82,8 @@ def start_words(engine: Engine) -> str:
     spent = 0 if engine.stored_run is None else engine.stored_run.summary().spent
     if engine.origin == "finished" or spent >= record.total:
         return words  # nothing is asked
-    return f"{words} {pace_words(engine.pace, engine.points_given_up)}".rstrip()
+    waves = engine.pace.waves  # of batch jobs; else traces are raced
+    return f"{words} Up to {count(waves, 'wave')}, {given_up_words(engine.points_given_up)}." if waves else words
 
 
 def held_words(engine: Engine) -> list[str]:
@@ -131,11 +125,6 @@ def _to_pay_words(engine: Engine, held: CachedCounts) -> str:
     return words if least >= most else f"{words}, {amount_words(*currency.shown(least))} if all of these are taken"
 
 
-def pace_words(pace: Pace, points: float) -> str:
-    """In how many waves batch jobs are handed in, and what that costs; nothing where traces are raced."""
-    return f"Up to {count(pace.waves, 'wave')}, {given_up_words(points)}." if pace.waves else ""
-
-
 def given_up_words(points: float) -> str:
     """What waves cost."""
     return f"an estimated {points:.1f} points of self-consistency less than one trace at a time"
@@ -147,7 +136,9 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
     Without a file the answers go to stdout, unless ``rows`` is False.
     """
     if engine.spec.serving.batch_api:
-        engine.watch_jobs(print_job)
+        engine.watch_jobs(
+            lambda job: say(f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {job.id!s}.")
+        )
     say(start_words(engine), *held_words(engine))
     try:
         solution, summary = asyncio.run(_run(engine, output, rows=rows))
@@ -430,11 +421,6 @@ def _model_words(engine: Engine, solution: Solution) -> str:
     return f"Traces by model: {', '.join(parts)}."
 
 
-def cancelled_words(cancelled: int) -> str:
-    """How many more were cancelled; nothing where none was."""
-    return f" and {cancelled:,} cancelled when their vote was settled" if cancelled else ""
-
-
 def soft_words(allocator: Allocator) -> str:
     """What soft votes were good for."""
     votes_per_trace = allocator.votes_per_trace
@@ -450,7 +436,8 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     mean, low, high = solution.consistency
     interval = f" ({low:.3f} to {high:.3f})" if solution.questions > 1 else ""
     cost = "" if solution.cost is None else f", {amount_words(solution.cost, 'usd')}"
-    traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed)" + cancelled_words(solution.cancelled)
+    cancelled = f" and {solution.cancelled:,} cancelled when their vote was settled" if solution.cancelled else ""
+    traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed){cancelled}"
     tokens = f"{count(solution.tokens, 'token')} and {solution.prompt_tokens:,} of prompts"
     words = [
         f"{answered_words(summary).capitalize()}, {traces}, {tokens}{cost}.",

@@ -12,12 +12,7 @@ from pets.cli._config_file import FILE_NAME, ConfigFile
 from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._output import FORMAT, Format, print_rows
 from pets.cli._terminal import echo, say
-from pets.cli.options import (
-    LocalModelOptions,
-    ModelOptions,
-    QuestionOptions,
-    run_spec,
-)
+from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, run_spec
 from pets.core.money import amount_words
 from pets.engine import RunSpec, TokenPrice
 from pets.engine.budget import price_of
@@ -87,14 +82,13 @@ def doctor(
         for diagnosis, forecast in zip(diagnoses, forecasts, strict=True):
             echo(*_report(diagnosis, forecast, spec))
 
-    print_rows(map(_findings, diagnoses, forecasts), examination.format, print_people)
+    rows = (
+        asdict(diagnosis) | {"faulty": diagnosis.faulty, "forecast": None if forecast is None else asdict(forecast)}
+        for diagnosis, forecast in zip(diagnoses, forecasts, strict=True)
+    )
+    print_rows(rows, examination.format, print_people)
     if any(diagnosis.faulty for diagnosis in diagnoses):
         sys.exit(FAULTY)
-
-
-def _findings(diagnosis: Diagnosis, forecast: RunEstimate | None) -> dict[str, Any]:
-    expected = None if forecast is None else asdict(forecast)
-    return asdict(diagnosis) | {"faulty": diagnosis.faulty, "forecast": expected}
 
 
 def _trust(file: ConfigFile | None) -> None:

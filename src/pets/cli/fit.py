@@ -77,7 +77,8 @@ def fit(
     if pool is None:
         raise InputError('which pool? Give a file of recorded answers, or "starter"; --show PLAN draws a plan.')
     check_output(output, pool)
-    _check_replaces_plan(output)
+    if output is not None and output.is_file() and output.stat().st_size and not is_plan_file(output):
+        raise InputError(f'"{output}" is there already and is no plan: it stays as it is. Choose another file for -o.')
     (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
     labelled = reading.label(reading.read(path), min_traces=K0)
     rule = price_rule(goal.policy)
@@ -91,12 +92,6 @@ def fit(
         f"{output}: a plan for {goal.mean_budget:g} traces per question, from {source.questions:,} questions "
         f"with {source.traces:,} traces."
     )
-
-
-def _check_replaces_plan(path: Path | None) -> None:
-    """Refuse to write over a file that holds something else than a plan."""
-    if path is not None and path.is_file() and path.stat().st_size and not is_plan_file(path):
-        raise InputError(f'"{path}" is there already and is no plan: it stays as it is. Choose another file for -o.')
 
 
 def _draw_plan(fitted: StreamPlan) -> None:

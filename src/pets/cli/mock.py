@@ -104,10 +104,7 @@ def mock(source: str, answers: MockAnswerOptions, server: MockServerOptions) -> 
         seed=answers.seed,
     )
     pets.mock.serve(  # imported here: it is an extra
-        model,
-        server.host,
-        server.port,
-        ready=lambda url: say(f"{url} (model {model.model}); Ctrl-C stops."),
+        model, server.host, server.port, ready=lambda url: say(f"{url} (model {model.model}); Ctrl-C stops.")
     )
     stats = model.stats
     counts = "".join(f", {name} {number}" for name, number in sorted(stats.faults.items()))

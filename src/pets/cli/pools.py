@@ -39,10 +39,7 @@ def pools() -> None:
 @pools.verb()
 @PATHS
 def show(
-    paths: tuple[Path, ...],
-    reading: PoolOptions,
-    confidence: Metric = CONFIDENCE,
-    form: Format | None = FORMAT,
+    paths: tuple[Path, ...], reading: PoolOptions, confidence: Metric = CONFIDENCE, form: Format | None = FORMAT
 ) -> None:
     """Summarize pools, one row each; a folder stands for every pool in it.
 

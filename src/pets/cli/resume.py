@@ -12,15 +12,7 @@ from pets.cli._output import check_rows_output, count
 from pets.cli._ray import RayOptions
 from pets.cli._run import kept_words, run_engine, run_jobs, write_answers
 from pets.cli._terminal import is_terminal, say
-from pets.cli.options import (
-    CODE,
-    FIELDS,
-    OUTPUT,
-    STORE,
-    LocalModelOptions,
-    QuestionOptions,
-    ServerOptions,
-)
+from pets.cli.options import CODE, FIELDS, OUTPUT, STORE, LocalModelOptions, QuestionOptions, ServerOptions
 from pets.cli.solve import NO_SERVER
 from pets.cli.stream import resumed_stream, run_stream
 from pets.engine import Engine

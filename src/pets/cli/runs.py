@@ -104,11 +104,7 @@ def show(
 @click.argument("second", metavar="OTHER")
 @click.pass_context
 def compare(
-    context: click.Context,
-    first: str,
-    second: str,
-    answer: str | None = CODE,
-    form: Format | None = FORMAT,
+    context: click.Context, first: str, second: str, answer: str | None = CODE, form: Format | None = FORMAT
 ) -> None:
     """Compare RUN with OTHER over the questions that both ask: answers, accuracy, traces, tokens, cost.
 
@@ -122,12 +118,7 @@ def compare(
 @runs.verb()
 @click.argument("run", default="last")
 @click.pass_context
-def export(
-    context: click.Context,
-    run: str,
-    output: ExportOptions,
-    answer: str | None = CODE,
-) -> None:
+def export(context: click.Context, run: str, output: ExportOptions, answer: str | None = CODE) -> None:
     """Write the results of RUN so far.
 
     results: a row per question, as `pets solve` prints them. traces: a row per trace, with its text. pool: the answers

@@ -64,10 +64,7 @@ class UpstreamOptions:
         rare=True,
     )
     wait: float = option(
-        "How many seconds to wait for the server to come up.",
-        0.0,
-        metavar="SECONDS",
-        within=Interval(0, SECONDS["d"]),
+        "How many seconds to wait for the server to come up.", 0.0, metavar="SECONDS", within=Interval(0, SECONDS["d"])
     )
 
     @property

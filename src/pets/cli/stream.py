@@ -30,15 +30,7 @@ from pets.cli._run import (
 )
 from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
-from pets.cli.options import (
-    KEEP,
-    OUTPUT,
-    LocalModelOptions,
-    ModelOptions,
-    QuestionOptions,
-    ServerOptions,
-    run_spec,
-)
+from pets.cli.options import KEEP, OUTPUT, LocalModelOptions, ModelOptions, QuestionOptions, ServerOptions, run_spec
 from pets.core.money import amount_words
 from pets.core.tally import majority
 from pets.engine import Answer, RunSpec
@@ -288,12 +280,7 @@ def resumed_stream(
             store,
             run,
             lambda spec, record: sources_of(
-                None,
-                servers.endpoint or record.endpoints,
-                record.model or None,
-                servers.keys,
-                servers.headers,
-                spec,
+                None, servers.endpoint or record.endpoints, record.model or None, servers.keys, servers.headers, spec
             ),
             on_answer,
             drift=drift,

@@ -105,39 +105,24 @@ def curve_of_order(order: Counts, draw: Draw, outcomes: Outcomes | None = None) 
         steps[1 + by_question] = np.diff(values, axis=1)[taken]
         return steps.cumsum()
 
-    return Curve(
-        np.arange(N * P + 1),
-        after(outcomes.agree),
-        after(outcomes.good),
-        after(outcomes.correct & draw.judged[:, None]),
-        None if draw.tokens is None else after(draw.tokens),
-        N,
-        int(draw.judged.sum()),
-        float(draw.outcomes.agree[:, P].mean()),
-        float(draw.outcomes.good[:, P].mean()),
-        Allocation(N, outcomes, _full_vote(draw), order=order.astype(np.min_scalar_type(N))),
-    )
+    tables = (outcomes.agree, outcomes.good, outcomes.correct & draw.judged[:, None])
+    tokens = None if draw.tokens is None else after(draw.tokens)
+    allocation = Allocation(N, outcomes, _full_vote(draw), order=order.astype(np.min_scalar_type(N)))
+    agree, good, correct = map(after, tables)
+    return Curve(np.arange(N * P + 1), agree, good, correct, tokens, *_bounds(draw, np.arange(N)), allocation)
 
 
 def curve_of_sizes(sizes: Counts, draw: Draw, subset: Counts | None = None, outcomes: Outcomes | None = None) -> Curve:
     """The curve of runs that gave each question ``sizes`` (V, questions) traces; ``subset`` are the rows they mean."""
     outcomes = outcomes or draw.outcomes
     rows = np.arange(len(draw.paths)) if subset is None else subset
-    judged = draw.judged[rows]
     placed = np.full((len(sizes), len(draw.paths)), -1, dtype=np.min_scalar_type(-draw.size - 1))
     placed[:, rows] = sizes
-    return Curve(
-        sizes.sum(axis=1),
-        outcomes.agree[rows, sizes].sum(axis=1),
-        outcomes.good[rows, sizes].sum(axis=1),
-        (outcomes.correct[rows, sizes] & judged).sum(axis=1),
-        None if draw.tokens is None else draw.tokens[rows, sizes].sum(axis=1),
-        len(rows),
-        int(judged.sum()),
-        float(draw.outcomes.agree[rows, -1].mean()),
-        float(draw.outcomes.good[rows, -1].mean()),
-        Allocation(len(draw.paths), outcomes, _full_vote(draw), sizes=placed),
-    )
+    tables = (outcomes.agree, outcomes.good, outcomes.correct & draw.judged[:, None])
+    tokens = None if draw.tokens is None else draw.tokens[rows, sizes].sum(axis=1)
+    agree, good, correct = (table[rows, sizes].sum(axis=1) for table in tables)
+    allocation = Allocation(len(draw.paths), outcomes, _full_vote(draw), sizes=placed)
+    return Curve(sizes.sum(axis=1), agree, good, correct, tokens, *_bounds(draw, rows), allocation)
 
 
 def curve_of_races(points: Sequence[Sequence[Finish]], draw: Draw, subset: Sequence[int] | None = None) -> Curve:
@@ -150,30 +135,25 @@ def curve_of_races(points: Sequence[Sequence[Finish]], draw: Draw, subset: Seque
         for row, finish in zip(rows, finishes, strict=True):
             winner = majority([paths[row][number].answer for number in sorted(finish.back)])
             verdicts[row, point] = NO_VOTE if winner is None else judge.ranks[row][winner]
-    outcomes, judged = judge.score(verdicts), draw.judged[rows]
+    outcomes = judge.score(verdicts)
     launched = np.array([[len(f.back) + len(f.parts) for f in finishes] for finishes in points])
     placed = np.full((len(points), len(draw.paths)), -1, dtype=np.int64)
     placed[:, rows] = launched
     tokens = np.array([[f.tokens for f in finishes] for finishes in points], dtype=np.float64)
-    return Curve(
-        launched.sum(axis=1),
-        outcomes.agree[rows].sum(axis=0),
-        outcomes.good[rows].sum(axis=0),
-        (outcomes.correct[rows] & judged[:, None]).sum(axis=0),
-        np.rint(tokens.sum(axis=1)).astype(np.int64),
-        len(rows),
-        int(judged.sum()),
-        float(draw.outcomes.agree[rows, -1].mean()),
-        float(draw.outcomes.good[rows, -1].mean()),
-        Allocation(len(draw.paths), draw.outcomes, _full_vote(draw), sizes=placed),
-        Timing(
-            np.array(rows),
-            tokens / means,
-            np.array([[f.time for f in finishes] for finishes in points]) / means,
-            np.array([[len(f.parts) for f in finishes] for finishes in points]),
-            outcomes.agree[rows].T,
-        ),
-    )
+    tables = (outcomes.agree, outcomes.good, outcomes.correct & draw.judged[:, None])
+    agree, good, correct = (table[rows].sum(axis=0) for table in tables)
+    allocation = Allocation(len(draw.paths), draw.outcomes, _full_vote(draw), sizes=placed)
+    times = np.array([[f.time for f in finishes] for finishes in points]) / means
+    cancelled = np.array([[len(f.parts) for f in finishes] for finishes in points])
+    timing = Timing(np.array(rows), tokens / means, times, cancelled, outcomes.agree[rows].T)
+    spent = np.rint(tokens.sum(axis=1)).astype(np.int64)
+    return Curve(launched.sum(axis=1), agree, good, correct, spent, *_bounds(draw, np.array(rows)), allocation, timing)
+
+
+def _bounds(draw: Draw, rows: Counts) -> tuple[int, int, float, float]:
+    """How many questions these are, how many have gold, and the ceilings of agreement and of good votes."""
+    agree, good = (float(table[rows, -1].mean()) for table in (draw.outcomes.agree, draw.outcomes.good))
+    return len(rows), int(draw.judged[rows].sum()), agree, good
 
 
 def _full_vote(draw: Draw) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -256,6 +256,9 @@ def _result(
     size = size_of(pool, config)
     curves = [outcome.curves[index] for outcome in outcomes]
     tokens = [curve.tokens for curve in curves if curve.tokens is not None]
+    moments, names = [outcome.moments[index] for outcome in outcomes], (pool.name, contender.name)
+    pairs = (Certified.pair(*names, b, config.tolerance, [part[b] for part in moments]) for b in moments[0])
+    certified = tuple(certified for pair in pairs for certified in pair)
     return Result(
         pool=pool.name,
         policy=contender.name,
@@ -274,16 +277,6 @@ def _result(
         good_ceiling=np.array([curve.good_ceiling for curve in curves]),
         relative=config.reference == "disjoint",
         allocations=tuple(curve.allocation for curve in curves),
-        certified=_certified(pool.name, contender.name, config, [outcome.moments[index] for outcome in outcomes]),
+        certified=certified,
         timings=tuple(curve.timing for curve in curves if curve.timing is not None),
-    )
-
-
-def _certified(
-    pool: str, policy: str, config: ReplayConfig, moments: Sequence[dict[float, Floats]]
-) -> tuple[Certified, ...]:
-    return tuple(
-        certified
-        for budget in moments[0]
-        for certified in Certified.pair(pool, policy, budget, config.tolerance, [part[budget] for part in moments])
     )

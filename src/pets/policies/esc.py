@@ -23,10 +23,7 @@ class ESC(QuotaPolicy):
 
     sees: ClassVar[Literal["counts", "traces"]] = "traces"
     solitary: ClassVar[bool] = True
-    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = (
-        "window",
-        (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20),
-    )
+    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = ("window", (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20))
 
     window: int = 5
     cap: int = 40

@@ -107,11 +107,7 @@ def draw_curves(pool: PoolResult) -> Chart:
 
 
 def _row(
-    pool: PoolResult,
-    name: str,
-    results: Sequence[Result],
-    styles: Mapping[str, LineStyle],
-    legend: Mapping[str, Any],
+    pool: PoolResult, name: str, results: Sequence[Result], styles: Mapping[str, LineStyle], legend: Mapping[str, Any]
 ) -> Chart:
     """The panels of one setting beside each other, with a legend in common."""
     consistency = [series(result, result.consistency) for result in results]
