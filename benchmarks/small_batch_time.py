@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from tests.simulated_time import run_simulated  # type: ignore[import-not-found]
 
 from benchmarks._pools import recorded
+from benchmarks._wave_limit import optimum_in_waves
 from pets.answers.base import AnswerType
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
@@ -185,7 +186,7 @@ def frontier(pool: LabelledPool) -> float | None:
     counts, traces_per_vote = votes_alone(pool, SIZE)
     if max(len(votes) for votes in counts) > MAX_ANSWERS:
         return None
-    traces, consistency = Lattice.of(counts, SIZE).optimum(PRICES, FRONTIER_WAVES)
+    traces, consistency = optimum_in_waves(Lattice.of(counts, SIZE), PRICES, FRONTIER_WAVES)
     return float(np.interp(MEAN / traces_per_vote, traces, consistency))
 
 

@@ -19,6 +19,7 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks._pools import recorded
+from benchmarks._wave_limit import frontier_in_waves
 from pets.core.policy import QuotaPolicy
 from pets.core.queues.walk import Walk
 from pets.core.tally import Tally
@@ -27,7 +28,7 @@ from pets.lab import ReplayConfig, read_answers
 from pets.lab.contenders import online_sizes, split, wave_sizes
 from pets.lab.draws import Draw, draw_traces, size_of
 from pets.lab.labelled import LabelledPool
-from pets.lab.limit import MAX_ANSWERS, MAX_STATES, optimal_frontier, states_of, votes_alone
+from pets.lab.limit import MAX_ANSWERS, MAX_STATES, states_of, votes_alone
 from pets.lab.metrics import RisingCurve
 from pets.policies.okg import OKG
 from pets.pools import read_pools
@@ -58,7 +59,7 @@ def plan_seconds(waves: int) -> dict[str, float]:
 def frontier(pool: LabelledPool, size: int, waves: int) -> list[float]:
     """Mean traces per question at each level; 0 waves look after every trace."""
     counts, traces_per_vote = votes_alone(pool, size)
-    limit = optimal_frontier(counts, size, waves=waves, levels=LEVELS, tolerance=1e-5)
+    limit = frontier_in_waves(counts, size, waves, levels=LEVELS, tolerance=1e-5)
     return [limit.traces_at(level) * traces_per_vote for level in LEVELS]
 
 

@@ -7,6 +7,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from benchmarks._wave_limit import frontier_in_waves, optimum_in_waves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,21 +109,21 @@ def brute_value_in_waves(counts, size, price, waves):
 )
 def test_the_optimum_in_waves_is_that_of_plans_that_remember_the_whole_sequence(counts, size, price, waves):
     size = min(size, *map(sum, counts))
-    traces, consistency = Lattice.of(counts, size).optimum([price], waves)
+    traces, consistency = optimum_in_waves(Lattice.of(counts, size), [price], waves)
     best = brute_value_in_waves(counts, size, price, waves)
     assert consistency[0] - price * traces[0] == pytest.approx(best, abs=1e-9)
 
 
 @pytest.mark.parametrize(("counts", "size"), [(POOL, 9), (THREE, 7)])
 def test_more_waves_come_nearer_to_a_look_after_every_trace(counts, size):
-    frontiers = [optimal_frontier(counts, size, waves=waves) for waves in (1, 2, 4, size, 0)]
+    frontiers = [frontier_in_waves(counts, size, waves) for waves in (1, 2, 4, size, 0)]
     for level in (0.8, 0.9, 0.97):
         traces = [frontier.traces_at(level) for frontier in frontiers]
         assert traces == sorted(traces, reverse=True) and traces[-2] == pytest.approx(traces[-1], abs=1e-6)
 
 
 def test_a_frontier_near_some_levels_is_the_whole_one_there():
-    whole, near = (optimal_frontier(THREE, 7, waves=2, levels=levels) for levels in (None, (0.9, 0.97)))
+    whole, near = (frontier_in_waves(THREE, 7, 2, levels=levels) for levels in (None, (0.9, 0.97)))
     assert near.traces.size < whole.traces.size
     for level in (0.9, 0.97):
         assert near.traces_at(level) == pytest.approx(whole.traces_at(level), rel=1e-3)

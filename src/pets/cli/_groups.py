@@ -260,10 +260,10 @@ def named_options() -> dict[str, str]:
     }
 
 
-def refuse_others(allowed: Set[str], reason: str, hint: str = "") -> None:
+def refuse_others(allowed: Set[str], reason: str) -> None:
     """Refuse what the user named beside the ``allowed`` fields: nothing would read it."""
     if ignored := [flag for name, flag in named_options().items() if name not in allowed]:
-        raise InputError(f"{reason}: leave out {', '.join(ignored)}.{hint}")
+        raise InputError(f"{reason}: leave out {', '.join(ignored)}.")
 
 
 def refuse_groups(reason: str, *groups: type, but: Set[str] = frozenset()) -> None:

@@ -232,7 +232,7 @@ def _classes(pool: Pool, replayed: PoolResult, at: int) -> tuple[DifficultyClass
         members = (shares >= least) & (shares < above)
         above = least
         if members.any():
-            traces = {policy: float(given[members].mean()) for policy, given in means.items()}
+            traces = {policy: float(mean[members].mean()) for policy, mean in means.items()}
             classes.append(DifficultyClass(label, int(members.sum()), traces))
     return tuple(classes)
 

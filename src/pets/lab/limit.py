@@ -12,10 +12,6 @@ chance that each answer is the target, and for a price of lambda a trace the bes
 
     V(n) = max(max_m P(target = m | n), -lambda + E V(next n)),     V(0) = max(0, ...): no trace, no answer.
 
-In W waves, each a batch of any size decided from all before it,
-
-    V_w(n) = max(V_{w-1}(n), max_k -lambda k + E V_{w-1}(n after k votes)),     V_0(n) = max_m P(target = m | n).
-
 Each price gives a point of the frontier; all of them are found by bisecting chords (Eisner and Severance, 1976), and
 drawing at random between two rules reaches what lies between two points. By Lagrange duality no policy has a higher
 expected self-consistency at the same expected spend, batch policies included, *if* questions are independent draws from
@@ -43,6 +39,7 @@ from pets.lab.labelled import LabelledPool
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Stop = Callable[[tuple[int, ...]], bool]
+Optimum = Callable[[Floats], tuple[Floats, Floats]]
 
 MAX_ANSWERS = 8  # different answers of one question
 MAX_STATES = 1_000_000  # of the lattice: 4 answers and 70 traces, 5 and 42, 3 and 181
@@ -110,14 +107,9 @@ class Lattice:
             layers.append(_layer(rows[t], winner, step))
         return cls(tuple(reversed(layers)))
 
-    def optimum(self, prices: Sequence[float] | Floats, waves: int = 0) -> tuple[Floats, Floats]:
-        """Mean traces and self-consistency of the best rule at each price a trace, (L,) and (L,).
-
-        It looks after every trace, or buys at most that many ``waves``, batches of any size.
-        """
+    def optimum(self, prices: Sequence[float] | Floats) -> tuple[Floats, Floats]:
+        """Mean traces and self-consistency of the best rule at each price a trace, (L,) and (L,)."""
         price = np.asarray(prices, dtype=np.float64)
-        if waves:
-            return self._optimum_in_waves(price, waves)
         consistency = np.repeat(self.layers[-1].best[:, None], price.size, axis=1)
         traces = np.zeros_like(consistency)
         for layer in self.layers[-2::-1]:
@@ -126,27 +118,6 @@ class Lattice:
             consistency = np.where(stop, layer.best[:, None], later)
             traces = np.where(stop, 0.0, more)
         return traces[0], consistency[0]
-
-    def _optimum_in_waves(self, price: Floats, waves: int) -> tuple[Floats, Floats]:
-        """One sweep over the layers for each wave, from the last one on: O(states x size x prices) each."""
-        L = price.size
-        later = [np.stack([np.repeat(layer.best[:, None], L, axis=1)] * 2, axis=1) for layer in self.layers]
-        for values in later:
-            values[:, 1] = 0.0  # (S, 2, L): self-consistency and traces with no wave to come
-        for _ in range(waves):
-            here = [later[-1]]
-            carry = later[-1][:, None]  # (S, ends, 2, L): what a batch that goes on to each later layer leads to
-            for t in range(len(self.layers) - 2, -1, -1):
-                step = self.layers[t].step
-                carry = (step @ carry.reshape(carry.shape[0], -1)).reshape(step.shape[0], -1, 2, L)
-                traces = carry[:, :, 1] + np.arange(carry.shape[1], 0, -1)[:, None]
-                end = (carry[:, :, 0] - price * traces).argmax(axis=1)[:, None]
-                bought = np.stack([np.take_along_axis(part, end, axis=1)[:, 0] for part in (carry[:, :, 0], traces)], 1)
-                wait = later[t][:, 0] - price * later[t][:, 1] >= bought[:, 0] - price * bought[:, 1] - ROUNDING
-                here.append(np.where(wait[:, None], later[t], bought))
-                carry = np.concatenate([carry, later[t][:, None]], axis=1)
-            later = here[::-1]
-        return later[0][0, 1], later[0][0, 0]
 
     def follow(self, stop: Stop) -> tuple[float, float]:
         """Mean traces and self-consistency of a rule that stops or not by the counts (descending) and then votes."""
@@ -161,31 +132,28 @@ class Lattice:
 
 
 def optimal_frontier(
-    counts: Sequence[Sequence[int]],
-    size: int,
-    *,
-    zone: float = 0.0,
-    waves: int = 0,
-    levels: Sequence[float] | None = None,
-    tolerance: float = 1e-6,
+    counts: Sequence[Sequence[int]], size: int, *, zone: float = 0.0, tolerance: float = 1e-6
 ) -> Frontier:
     """The Bayes-optimal frontier of a pool, whose questions have these full counts, with ``size`` traces drawn.
 
-    With a ``zone`` it is that of zone-consistency, with ``waves`` that of rules which buy in that many batches at most,
-    each decided from all before it. Its corners are exact; between two of them the true frontier lies at most
-    ``tolerance`` over the straight line; with ``levels`` that holds at these self-consistencies alone, in less time.
+    With a ``zone`` it is that of zone-consistency. Its corners are exact; between two of them the true frontier lies at
+    most ``tolerance`` over the straight line.
 
     >>> limit = optimal_frontier([(8, 0), (7, 1), (5, 3)], size=5)
     >>> round(limit.traces_at(0.95), 3), limit.traces_at(0.0), round(float(limit.consistency[-1]), 9)
     (2.295, 0.0, 1.0)
     """
-    lattice = Lattice.of(counts, size, zone)
-    last_traces, last_consistency = lattice.optimum([0.0], waves)
+    return frontier_of(Lattice.of(counts, size, zone).optimum, tolerance)
+
+
+def frontier_of(optimum: Optimum, tolerance: float, levels: Sequence[float] | None = None) -> Frontier:
+    """The frontier of the rules whose best at each price ``optimum`` knows; near ``levels`` alone, in less time."""
+    last_traces, last_consistency = optimum(np.zeros(1))
     corners = [(0.0, 0.0), (float(last_traces[0]), float(last_consistency[0]))]
     chords = [(corners[0], corners[1])]
     while chords:
         prices = np.array([(right[1] - left[1]) / (right[0] - left[0]) for left, right in chords])
-        traces, consistency = lattice.optimum(prices, waves)
+        traces, consistency = optimum(prices)
         open_chords = []
         for (left, right), price, x, y in zip(chords, prices, traces.tolist(), consistency.tolist(), strict=True):
             if y - left[1] - price * (x - left[0]) > tolerance:

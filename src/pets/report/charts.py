@@ -256,9 +256,9 @@ def draw_clock(pool: PoolResult) -> Chart:
         columns = [result.on_clock["trace_tokens"], result.on_clock["time"], result.consistency]
         points = zip(result.values, *(column.mean(axis=0).tolist() for column in columns), strict=True)
         rows += [
-            {"label": result.policy, "at": f"{result.option} {value:g}", "value": f"{value:g}", "order": place}
+            {"label": result.policy, "at": f"{result.option} {value:g}", "value": f"{value:g}", "order": index}
             | {"tokens": round(tokens, 3), "time": round(time, 3), "consistency": round(consistency, 5)}
-            for place, (value, tokens, time, consistency) in enumerate(points)
+            for index, (value, tokens, time, consistency) in enumerate(points)
         ]
     legend = by_label(styles, styles, styles)
     return titled(
