@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from pets.core.budget import whole_traces
 from pets.mock import DistributionAnswers, MockModel, running
 from pets.pools import load
 from pets.questions.sets import starter
@@ -33,24 +34,28 @@ def pets(*args):
 def source(request):
     """How the verb is told where the model is."""
     if request.param == "mock":
-        with running(MockModel(DistributionAnswers(recorded(), tokens=32))) as url:
+        with running(MockModel(DistributionAnswers(recorded(), tokens=32), tokens_per_second=200)) as url:
             yield ["--endpoint", url, "--model", "mock"]
     else:
         request.getfixturevalue("weights")
-        yield ["--local", "context=384", "--confidence-window", "8"]
+        yield ["--local", "context=384", "--confidence-window", "8", "--hurry", "0"]  # each trace is decoded to its end
 
 
 def test_fifty_questions_end_to_end(source, tmp_path):
     store = tmp_path / "runs.db"
     shown = pets(
         "solve", "starter", "--first", str(QUESTIONS), "--budget", str(BUDGET), "--max-traces", "8",
-        "--confidence", "tail", "--hurry", "0", "--store", str(store), *source,
+        "--confidence", "tail", "--store", str(store), *source,
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert len(rows) == QUESTIONS and sum(row["traces"] for row in rows) == BUDGET
+    assert len(rows) == QUESTIONS
     assert all(row["answer"] is not None and 0.0 <= row["certificate"] <= 1.0 for row in rows)
     with Store.open(store) as opened:
         traces = list(opened.view("last").traces())
-    assert len({trace.launch for trace in traces}) == len(traces) == BUDGET
-    assert all(trace.confidences is not None for trace in traces if trace.error is None and trace.tokens)
+    assert len({trace.launch for trace in traces}) == len(traces)
+    whole = [trace for trace in traces if trace.part is None]
+    cancelled = [trace.part for trace in traces if trace.part is not None]
+    assert len(whole) + whole_traces(sum(cancelled)) == BUDGET  # the default races, and pays for parts
+    assert [sum(row[name] for row in rows) for name in ("traces", "cancelled")] == [len(whole), len(cancelled)]
+    assert all(trace.confidences is not None for trace in whole if trace.error is None and trace.tokens)

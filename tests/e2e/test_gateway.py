@@ -33,7 +33,7 @@ def test_voted_and_plain_answers_of_a_local_model(url):
         messages = [{"role": "user", "content": ASKED}]
         reply = client.chat.completions.create(model=voted, messages=messages, max_tokens=24)
         about = reply.pets
-        assert 2 <= about["traces"] == sum(about["votes"].values()) + about["no_answer"]
+        assert 2 <= about["traces"] == sum(about["votes"].values()) + about["no_answer"] <= 4 - about["cancelled"]
         assert about["answer"] is None or about["answer"] in reply.choices[0].message.content
         assert 4 <= reply.usage.completion_tokens <= 4 * 24 and reply.choices[0].logprobs is None
         once = client.chat.completions.create(model=plain, messages=messages, max_tokens=4)

@@ -208,10 +208,13 @@ def test_a_run_that_gave_every_question_the_same_claims_no_saving(tmp_path, vote
     assert "no fewer traces" in text and "the same for each" in text and "equal shares would need" not in text
 
 
-def test_a_run_is_compared_with_equal_shares_on_the_same_draws(run_store):
-    run = read_run(run_store.view(1))
-    on_the_same = f"{run.uniform.budget_for(run.spent.consistency[-1]):.1f}"
-    assert f"equal shares would need about {on_the_same} " in words_of(run_page(run_store.view(1)))
+def test_a_run_is_compared_with_equal_shares_on_the_same_draws(tmp_path):
+    with Store.open(tmp_path / "runs.db") as store:
+        view = store.view(write_run(store, {"a": "AA", "b": "ABAAABAAA", "c": "AACAAA"}))
+        run, text = read_run(view), words_of(run_page(view))
+    on_the_same, on_others = map(run.uniform.budget_for, (run.spent.consistency[-1], run.consistency[0]))
+    assert on_others > 2 * on_the_same
+    assert f"equal shares would need about {on_the_same:.1f} " in text
 
 
 @pytest.mark.parametrize("path", ["runs.db", "my runs.db"])
