@@ -34,6 +34,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers():
+    """Three workers on two cores: the tests wait for servers, clocks and children for a third of their time."""
+    return -(-3 * (os.cpu_count() or 1) // 2)
+
+
 def pytest_configure():
     """Keep the tests' folders in memory where there is room: their stores would wait for a disk at every write."""
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
