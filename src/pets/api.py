@@ -23,7 +23,6 @@ from pets.core.policy import Policy
 from pets.engine.assemble import assemble_submissions, fetcher_of
 from pets.engine.models import Endpoints, Keys, Models, model_name, model_shares
 from pets.engine.opening import Questions, problem_of, question_set_of
-from pets.engine.places import Places
 from pets.engine.progress import Solution
 from pets.engine.progress_line import ProgressLine
 from pets.engine.question import Answer
@@ -33,7 +32,7 @@ from pets.engine.run import Engine
 from pets.engine.sources import Samplers, Sources, sources_of
 from pets.engine.spec import SECTIONS, TOP_LOGPROBS, RunOptions, RunSpec
 from pets.engine.stream import COLD_POLICY, Stream, planned, stream_budget
-from pets.engine.submissions import VoteLimits
+from pets.engine.submissions import Places, VoteLimits
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
 from pets.lab import ReplayConfig

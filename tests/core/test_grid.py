@@ -8,8 +8,8 @@ from scipy.stats import binom
 
 from pets.core.consistency import SC_curve
 from pets.core.grid import Grid, fit_grid, fit_oracle, plan_for, pool_curve
-from pets.core.patterns import K0, bin_of, bins, pattern, soft_assignment
 from pets.core.probit import Probit, smooth_theta
+from pets.core.tally import K0, bin_of, bins, pattern, soft_assignment
 from pets.errors import BudgetError, InputError
 
 from .test_probit import l1_loss

@@ -14,12 +14,11 @@ from pets.core.budget import Budget
 from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import MOST_UNKNOWN_TRACES, PROBE_S, Fetcher
-from pets.engine.places import Places
 from pets.engine.question import Answer
 from pets.engine.record import Recording, record
 from pets.engine.sources import Sources
 from pets.engine.stream import Stream
-from pets.engine.submissions import VoteLimits
+from pets.engine.submissions import Places, VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler, Sampling

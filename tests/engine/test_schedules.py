@@ -10,10 +10,9 @@ from pets.core.budget import Budget
 from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import Fetcher
-from pets.engine.places import Places
 from pets.engine.sources import Sources
 from pets.engine.stream import Stream
-from pets.engine.submissions import VoteLimits
+from pets.engine.submissions import Places, VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount

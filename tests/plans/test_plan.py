@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.grid import plan_for
-from pets.core.patterns import soft_assignment
 from pets.core.policy import Training, View
-from pets.core.tally import Tally
+from pets.core.tally import Tally, soft_assignment
 from pets.errors import InputError, StateError
 from pets.plans import fit_plan, plan_text, read_plan, write_plan
 from pets.plans.plan import from_plain, price_rule, to_plain

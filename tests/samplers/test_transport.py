@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, UnreachableError
-from pets.openai.redaction import Redactor
+from pets.openai.headers import Redactor
 from pets.samplers import transport
 from pets.samplers.transport import HttpClient
 

@@ -131,7 +131,7 @@ def _redact(record: logging.LogRecord) -> bool:
 
     A key is whatever the environment holds under such a name, or a login in an address.
     """
-    from pets.openai.redaction import REDACTED, Redactor
+    from pets.openai.headers import REDACTED, Redactor
 
     message = USER_IN_URL.sub(f"{REDACTED}@", record.getMessage())
     for name, value in os.environ.items():

@@ -13,8 +13,8 @@ from pets.cli._groups import option, option_group, refuse_others, verb
 from pets.cli._output import check_output, make_table, print_table, table_console
 from pets.cli._pools import PoolOptions
 from pets.cli._terminal import echo, echo_drawing, say
-from pets.core.patterns import K0, NAMES
 from pets.core.prior import STRENGTHS
+from pets.core.tally import K0, NAMES
 from pets.engine.budget import Amount
 from pets.errors import InputError
 from pets.plans import StreamPlan, fit_plan, plan_text, read_plan, write_plan

@@ -24,10 +24,9 @@ from scipy.cluster.vq import kmeans2
 
 from pets.core.consistency import SC_curve
 from pets.core.greedy import Ladder, Quotas, Steps, ladder, probit_steps
-from pets.core.patterns import K0, bin_of, bins, pattern, soft_assignment, vote_counts
 from pets.core.policy import View
 from pets.core.probit import Probit, fit_probit_l1, fit_probit_regression, smooth_theta
-from pets.core.tally import Tally
+from pets.core.tally import K0, Tally, bin_of, bins, pattern, soft_assignment, vote_counts
 from pets.errors import InputError
 
 Aggregation = Literal["average", "loss"]

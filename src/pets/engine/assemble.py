@@ -10,7 +10,6 @@ from pets.engine.driver import Driver
 from pets.engine.fetch import OUTAGE_PATIENCE_S, Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, Pacing
-from pets.engine.places import Places
 from pets.engine.progress import ProgressMonitor
 from pets.engine.questions import InFlight, OpenQuestions
 from pets.engine.reading import Judging, TraceReading
@@ -19,7 +18,7 @@ from pets.engine.settlement import Settlement
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.engine.stops import FirstTraces, StopRules
-from pets.engine.submissions import Submissions
+from pets.engine.submissions import Places, Submissions
 from pets.questions import Problem
 from pets.store import StoredTrace
 

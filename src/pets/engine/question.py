@@ -18,8 +18,16 @@ from pets.answers.json import reading_of
 from pets.answers.text import Text
 from pets.core.certificate import Decision
 from pets.core.money import Currency
-from pets.core.patterns import K0, NAMES, pattern
-from pets.core.tally import Tally, confidence_weights, weighted_majority, weighted_votes, weights_by_answer
+from pets.core.tally import (
+    K0,
+    NAMES,
+    Tally,
+    confidence_weights,
+    pattern,
+    weighted_majority,
+    weighted_votes,
+    weights_by_answer,
+)
 from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.registry import make_answer_type

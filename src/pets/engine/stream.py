@@ -18,7 +18,7 @@ from typing import Self
 from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, CostEstimator, UnitCost, Window
-from pets.core.patterns import K0
+from pets.core.tally import K0
 from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble, costs_of
 from pets.engine.budget import Amount, bounded, currency_of, total_of

@@ -28,10 +28,10 @@ from pets.core.tally import Tally
 from pets.engine.assemble import assemble_submissions, fetcher_of
 from pets.engine.models import Models
 from pets.engine.pacing import hurry_of
-from pets.engine.places import Places
 from pets.engine.question import cached_answer_type
 from pets.engine.sources import Sources
 from pets.engine.spec import ARRIVING_HURRY, RunSpec
+from pets.engine.submissions import Places
 from pets.errors import InputError, PetsError, SamplerError, StateError
 from pets.gateway.auth import KeyStore, refuse_foreign_site
 from pets.gateway.completions import Voting

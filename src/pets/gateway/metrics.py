@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
 
-from pets.core.patterns import NAMES
+from pets.core.tally import NAMES
 from pets.engine.submissions import Submissions
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger

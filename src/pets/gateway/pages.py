@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from pets.engine.places import Places
+from pets.engine.submissions import Places
 from pets.gateway.auth import ApiKey, authenticate
 from pets.gateway.dashboard import Dashboard
 from pets.gateway.openapi import description

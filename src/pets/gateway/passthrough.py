@@ -11,7 +11,7 @@ from typing import Any
 
 from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import TokenEstimator
-from pets.engine.places import Places
+from pets.engine.submissions import Places
 from pets.errors import BusyError, SamplerError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pets.engine.driver import Driver
-from pets.engine.places import Places
-from pets.engine.submissions import Submissions
+from pets.engine.submissions import Places, Submissions
 from pets.gateway.auth import ApiKey, KeyStore, RequestRates
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics

@@ -12,9 +12,8 @@ from pets.engine.models import Models, endpoints_by_model, model_shares
 from pets.errors import InputError, RefusedError, SamplerError, UnreachableError
 from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
-from pets.openai.headers import secrets_of
+from pets.openai.headers import Redactor, secrets_of
 from pets.openai.models import context_tokens, parse_models
-from pets.openai.redaction import Redactor
 from pets.openai.response import error_from
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler

@@ -12,7 +12,7 @@ with weights 1 / (k (k + 1)). By Ville's inequality
     P(the mixture ever reaches 1 / rate) <= rate,
 
 whatever the length of the stream and however often one looks (Ville 1939; Ramdas et al., Game-theoretic statistics,
-2023). A plan's shares are less noisy than those of n drawn patterns (:func:`pets.core.patterns.soft_assignment`), which
+2023). A plan's shares are less noisy than those of n drawn patterns (:func:`pets.core.tally.soft_assignment`), which
 makes the true rate lower still.
 """
 
@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from pets.core.patterns import NAMES, PATTERNS
+from pets.core.tally import NAMES, PATTERNS
 from pets.errors import InputError
 from pets.plans.plan import StreamPlan
 

@@ -24,11 +24,10 @@ from pets.arguments import check_fields
 from pets.core.budget import Budget
 from pets.core.greedy import Quotas
 from pets.core.grid import Grid, fit_grid, plan_for
-from pets.core.patterns import K0, NAMES, PATTERNS, bin_of
 from pets.core.policy import Policy, Training
 from pets.core.price import PriceTable
 from pets.core.prior import FORMER_HEADS, KINDS, STRENGTHS, LearnedPrior
-from pets.core.tally import count_votes
+from pets.core.tally import K0, NAMES, PATTERNS, bin_of, count_votes
 from pets.errors import InputError, StateError
 from pets.lab.labelled import LabelledPool, all_tokens, read_answers
 from pets.policies.price import PriceRule

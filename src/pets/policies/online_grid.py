@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from pets.core.grid import Aggregation, Grid, Row, cold_rows, fit_grid, one_shot
-from pets.core.patterns import K0
 from pets.core.policy import QuotaPolicy, Training, View
-from pets.core.tally import Tally, count_votes
+from pets.core.tally import K0, Tally, count_votes
 from pets.errors import InputError
 
 

@@ -19,11 +19,10 @@ import numpy as np
 
 from pets.core.dirichlet import okg_index
 from pets.core.grid import NO_CAP, Grid, Row, cold_rows, fit_grid, one_shot
-from pets.core.patterns import K0, PATTERNS
 from pets.core.policy import QuotaPolicy, Training, View, check_prior, check_zone
 from pets.core.price import PriceTable, batch, fit_prices, learned_batch, log_price_at
 from pets.core.prior import LearnedPrior, fit_prior
-from pets.core.tally import Tally, count_votes
+from pets.core.tally import K0, PATTERNS, Tally, count_votes
 from pets.errors import InputError
 
 PATHS = 64  # at least this many go into a price table: a training question may lend several, in random orders

@@ -33,8 +33,7 @@ from pets.openai.batch import (
     custom_id,
     request_line,
 )
-from pets.openai.headers import secrets_of
-from pets.openai.redaction import Redactor
+from pets.openai.headers import Redactor, secrets_of
 from pets.openai.request import path_of
 from pets.openai.response import ResponseReader, error_from, excerpt, json_reply
 from pets.prompts import Completion, Prompt, Sampling, Written

@@ -13,9 +13,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pets.errors import InputError, RefusedError, ReplyError, SamplerError
-from pets.openai.headers import RateLimits, check_headers, secrets_of
+from pets.openai.headers import RateLimits, Redactor, check_headers, secrets_of
 from pets.openai.models import context_tokens, parse_models, running_requests
-from pets.openai.redaction import Redactor
 from pets.openai.refusals import FIELD_STATUSES, FieldsRefusedError, RefusedFields, named_fields
 from pets.openai.request import DIALECTS, DialectName, body_of, dialect_of, optional_fields, path_of
 from pets.openai.response import ResponseReader, check_size, error_from, json_reply

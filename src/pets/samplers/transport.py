@@ -13,7 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from pets._extras import check_installed, require
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
-from pets.openai.redaction import Redactor
+from pets.openai.headers import Redactor
 
 if TYPE_CHECKING:
     import aiohttp
