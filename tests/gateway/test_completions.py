@@ -415,7 +415,7 @@ def test_budgets_in_tokens_and_money_hold_whatever_is_claimed_by_many_requests_a
         options = {"currency": currency, "total": total, "store": tmp_path / "g.db"}
         state = build_gateway(NOBODY, settings=settings, **options)
         statuses, _ = await ask_all(state, 48, max_completion_tokens=LIMIT)
-        assert state.ledger.failure is None
+        assert state.ledger.backend.failure is None
         return statuses, state
 
     with answered_by(upstream):

@@ -201,7 +201,7 @@ def test_no_claim_costs_more_than_was_held_and_the_ledger_says_so(claims):
             assert ledger.total.spent - before == min(claimed, held)
             assert account.claimed_more == (claimed > held)
             over += account.claimed_more
-        assert ledger.failure is None
+        assert ledger.backend.failure is None
         return over
 
     with tempfile.TemporaryDirectory() as folder:
@@ -229,7 +229,7 @@ def test_what_others_hold_may_come_back_and_what_is_spent_does_not(store):
 
 def test_an_amount_that_no_store_keeps_is_not_reserved(store):
     async def work(ledger):
-        assert await reserve(ledger, BOB, 16, max_tokens=2**60) is None and ledger.failure is None
+        assert await reserve(ledger, BOB, 16, max_tokens=2**60) is None and ledger.backend.failure is None
 
     run(store, work, currency=Currency.tokens(1))
 

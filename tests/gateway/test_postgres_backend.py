@@ -266,7 +266,7 @@ def test_a_fault_of_the_program_is_a_503_and_logged_and_nothing_hangs(replica, r
         with caplog.at_level(logging.ERROR), pytest.raises(ApiError, match="PostgreSQL fails") as error:
             await asyncio.wait_for(reserve(ledger, BOB, 5), PATIENCE_S)
         assert error.value.status == 503
-        await until(lambda: ledger.failure is None)
+        await until(lambda: ledger.backend.failure is None)
         assert await reserve(ledger, BOB, 5) is not None
 
     asyncio.run(work())
@@ -380,7 +380,7 @@ def test_a_lost_connection_refuses_and_nothing_is_lost(replica, rows, monkeypatc
         assert (error.value.status, error.value.code) == (503, "ledger_unavailable")
         ledger.settle(held, Charge(3, 3))  # waits for the server
         assert (ledger.total.spent, ledger.total.held) == (3, 0)
-        await until(lambda: ledger.failure is None)
+        await until(lambda: ledger.backend.failure is None)
         again = await reserve(ledger, BOB, 6, "again")
         ledger.settle(again, Charge(6, 6))
         await ledger.close()
@@ -410,7 +410,7 @@ def test_a_transaction_that_breaks_off_after_its_commit_is_taken_back(replica, r
         store.commit = breaks_off
         with pytest.raises(ApiError, match="PostgreSQL fails"):
             await reserve(ledger, BOB, 5, "unknown")
-        await until(lambda: ledger.failure is None)
+        await until(lambda: ledger.backend.failure is None)
         await ledger.close()
 
     asyncio.run(work())
@@ -442,7 +442,7 @@ def test_a_reservation_that_broke_off_and_whose_client_has_gone_is_taken_back_on
             await asks
         cancelled.set()
         await settled(rows, still_open=1)
-        await until(lambda: ledger.failure is None and (ledger.total.spent, ledger.total.held) == (0, 5))
+        await until(lambda: ledger.backend.failure is None and (ledger.total.spent, ledger.total.held) == (0, 5))
 
     asyncio.run(work())
     check_sums(rows)
@@ -521,12 +521,12 @@ def test_a_server_that_does_not_answer_is_a_failure(replica, postgres_url, monke
             await ledger.begin()
             with other.transaction() as transaction:
                 transaction.execute("LOCK TABLE replicas")
-                await until(lambda: ledger.failure is not None)
-                assert "has not answered" in ledger.failure
+                await until(lambda: ledger.backend.failure is not None)
+                assert "has not answered" in ledger.backend.failure
                 with pytest.raises(ApiError, match="has not answered"):
                     await reserve(ledger, BOB, 1)
                 monkeypatch.undo()
-        await until(lambda: ledger.failure is None)
+        await until(lambda: ledger.backend.failure is None)
 
     asyncio.run(work())
 
@@ -590,11 +590,11 @@ def test_a_server_that_is_away_is_named_in_the_log_and_nowhere_else(replica, row
         assert "secret_name" in caplog.text and len(reasons) == len(set(reasons))  # however often it is tried
         with pytest.raises(ApiError) as error:
             await reserve(ledger, BOB, 1)
-        for text in (str(error.value), ledger.failure):
+        for text in (str(error.value), ledger.backend.failure):
             assert "PostgreSQL fails" in text
             assert not any(word in text for word in ("operator", "hunter2", "127.0.0.1", "secret_name"))
         database.url = url
-        await until(lambda: ledger.failure is None)
+        await until(lambda: ledger.backend.failure is None)
 
     asyncio.run(work())
     assert "hunter2" not in caplog.text
@@ -616,7 +616,7 @@ def test_a_newer_replica_that_tells_more_is_understood(replica, rows):
         await until(lambda: any(share.arrived == 7 for share in seen))
 
     asyncio.run(work())
-    assert ledger.failure is None
+    assert ledger.backend.failure is None
 
 
 def test_a_key_s_window_is_one_for_all_replicas(replica, rows):

@@ -155,7 +155,7 @@ def test_books_that_break_refuse(store):
             other.execute("DROP TABLE ledger")
         with pytest.raises(ApiError, match="nothing was spent") as error:
             await reserve(ledger, BOB, 1)
-        assert error.value.status == 503 and ledger.failure is not None and ledger.total.held == 0
+        assert error.value.status == 503 and ledger.backend.failure is not None and ledger.total.held == 0
 
     run(store, work)
 
@@ -165,7 +165,7 @@ def test_memory_is_a_store_too():
         with contextlib.closing(SQLiteBackend()) as backend:
             ledger = GatewayLedger(backend, total=5)
             ledger.settle(await reserve(ledger, BOB, 4), Charge(3, 3))
-            return ledger.left(BOB), ledger.replica
+            return ledger.left(BOB), ledger.backend.replica
 
     assert asyncio.run(work()) == (2, None)
 

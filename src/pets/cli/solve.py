@@ -99,7 +99,8 @@ def solve(
         reason = "--to writes requests to a file and asks no server"
         run.refuse("batch", reason)
         refuse_groups(reason, ServerOptions, LocalModelOptions, RayOptions, DryRunOptions)
-    spec = batched(run_spec(run, model, question_set.sampling), model.name or "")
+    spec = run_spec(run, model, question_set.sampling)
+    spec = batched(spec, model.name or "") if spec.serving.batch_api else spec
     samplers: Sequence[Sampler]
     files = FileBatches(to)
     if to is not None:

@@ -252,16 +252,19 @@ def _by_kind(counts: tuple[int, ...], options: int | None) -> tuple[Array, Array
     posteriors = kind_posteriors(counts, options)
     evidence = np.array([log for log, _ in posteriors])
     wins = [
-        math.fsum(part.weight * _wins_by_pairs(part.alpha, part.unseen) for part in parts) for _, parts in posteriors
+        math.fsum([part.weight * _wins_by_pairs(part.alpha, part.unseen) for part in parts]) for _, parts in posteriors
     ]
     return np.exp(evidence - evidence.max()), np.array(wins)
 
 
 def _wins_by_pairs(alpha: tuple[float, ...], unseen: "Unseen") -> float:
     """P(the first share is the largest), as if it were compared with every rival's by itself."""
-    rivals = np.array([*alpha[1:], *(a for a, many in unseen if many)])
-    number = np.array([*[1.0] * (len(alpha) - 1), *(many for _, many in unseen if many)])
-    return math.exp(float(number @ np.log1p(-betainc(alpha[0], rivals, 0.5)))) if rivals.size else 1.0
+    rivals, number = [*alpha[1:]], [1.0] * (len(alpha) - 1)
+    for a, many in unseen:
+        if many:
+            rivals.append(a)
+            number.append(many)
+    return math.exp(float(np.array(number) @ np.log1p(-betainc(alpha[0], rivals, 0.5)))) if rivals else 1.0
 
 
 Unseen = tuple[tuple[float, int], ...]

@@ -232,6 +232,8 @@ def _traced_on(tally: Tally, prior: LearnedPrior, most: int, rng: np.random.Gene
     counts, nulls = [*tally.counts, *[0] * (len(theta) - len(tally.counts))], tally.nulls
     answers, confidences = list(tally.answers), list(tally.confidences)
     sure = [confidence for confidence in confidences if confidence is not None]
+    if not labels:  # of a policy that sees counts: questions of one length class meet the same states
+        tally = replace(tally, mean_tokens=0.0, question="")
     for place, mute in zip(places, silent, strict=True):
         ranked = tuple(sorted(filter(None, counts), reverse=True))
         state = replace(tally, counts=ranked, nulls=nulls, pending=0, extra=0)

@@ -59,14 +59,12 @@ def launches_in_jobs(
 
 
 def batched(spec: RunSpec, model: str) -> RunSpec:
-    """The spec as batch jobs need it, where it asks for them: waves, their price, any number in flight.
+    """The spec as batch jobs need it: waves, their price, any number in flight.
 
     >>> spec = batched(RunSpec.of(batch_api=True), "gpt-4o-mini")
     >>> spec.spending.policy, spec.spending.price
     ('okg:waves=4', TokenPrice(prompt=0.075, output=0.3, batch=1.0, cached=0.0375))
     """
-    if not spec.serving.batch_api:
-        return spec
     policy, shared = spec.make_policy(), spec.spending.price
     if isinstance(policy, QuotaPolicy) and not (policy.blind or policy.rounds):
         name = (spec_of(policy) or type(policy).__name__.lower()).partition(":")[0]

@@ -74,7 +74,7 @@ class Dashboard:
 
     def _replica(self, viewer: ApiKey) -> dict[str, Any] | None:
         """Which of how many this one is; its name, a machine's, for admins."""
-        if (replica := self._state.ledger.replica) is None:
+        if (replica := self._state.ledger.backend.replica) is None:
             return None
         return {"replicas": replica[1]} | ({"name": replica[0]} if viewer.admin else {})
 

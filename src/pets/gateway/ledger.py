@@ -129,16 +129,6 @@ class GatewayLedger(Ledger):
         return self.total.limit is not None or self._rate_limit is not None
 
     @property
-    def failure(self) -> str | None:
-        """Why the ledger cannot be written now; None where it can."""
-        return self.backend.failure
-
-    @property
-    def replica(self) -> tuple[str, int] | None:
-        """This gateway's name among those that share its store and how many these are; None where none can."""
-        return self.backend.replica
-
-    @property
     def spenders(self) -> list[str]:
         """The names of the keys that have spent or hold anything, who has spent most first."""
         balances = self.backend.balances.items()

@@ -72,7 +72,7 @@ class GatewayState:
     def readiness(self) -> dict[str, bool]:
         """What must hold for requests to be sent here: a ledger that can be written, room in the queue, no stop."""
         room = self.questions.taken < self.questions.size
-        return {"ledger": self.ledger.failure is None, "queue": room, "running": not self.stopping}
+        return {"ledger": self.ledger.backend.failure is None, "queue": room, "running": not self.stopping}
 
     async def close(self) -> None:
         """Close the upstream connections, then the ledger, in which by then everything is settled."""

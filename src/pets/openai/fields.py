@@ -50,12 +50,7 @@ def whole_number(fields: Mapping[str, Any], name: str, low: int, high: int, with
     >>> whole_number({"n": 8}, "n", 1, 128)
     8
     """
-    value = fields.get(name)
-    if value is None:
-        return None
-    if type(value) is not int or not low <= value <= high:
-        expected = f"expected a whole number between {low} and {high}"
-        raise ApiError(f"'{within}{name}' is {_shown(value)}; {expected}.", param=within + name)
+    value: int | None = _within(fields, name, (int,), f"a whole number between {low} and {high}", within, low, high)
     return value
 
 
@@ -65,13 +60,17 @@ def number(fields: Mapping[str, Any], name: str, low: float, high: float, within
     >>> number({"temperature": 1}, "temperature", 0, 2)
     1.0
     """
+    value = _within(fields, name, (int, float), f"a number between {low:g} and {high:g}", within, low, high)
+    return None if value is None else float(value)
+
+
+def _within(
+    fields: Mapping[str, Any], name: str, kinds: tuple[type, ...], noun: str, within: str, low: float, high: float
+) -> Any:
     value = fields.get(name)
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not low <= value <= high:
-        expected = f"expected a number between {low:g} and {high:g}"
-        raise ApiError(f"'{within}{name}' is {_shown(value)}; {expected}.", param=within + name)
-    return float(value)
+    if value is not None and (type(value) not in kinds or not low <= value <= high):
+        raise ApiError(f"'{within}{name}' is {_shown(value)}; expected {noun}.", param=within + name)
+    return value
 
 
 def object_field(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
