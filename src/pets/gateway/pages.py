@@ -143,12 +143,8 @@ class Pages:
 
     async def ready(self, request: Request) -> Response:
         """Whether requests should be sent here, and if not, why."""
-        checks = self._state.readiness()
-        reason = (
-            {}
-            if checks["ledger"]
-            else {"reason": f"The ledger cannot be written ({self._state.ledger.backend.failure})."}
-        )
+        checks, failure = self._state.readiness(), self._state.ledger.backend.failure
+        reason = {} if checks["ledger"] else {"reason": f"The ledger cannot be written ({failure})."}
         return JSONResponse(checks | reason, 200 if all(checks.values()) else 503)
 
     async def openapi(self, request: Request) -> Response:
