@@ -31,7 +31,7 @@ from pets.engine.record import record as write_recording
 from pets.engine.run import Engine
 from pets.engine.sources import Samplers, Sources, sources_of
 from pets.engine.spec import SECTIONS, TOP_LOGPROBS, RunOptions, RunSpec
-from pets.engine.stream import COLD_POLICY, Stream, planned, stream_budget
+from pets.engine.stream import Stream, plan_defaults, planned, stream_budget
 from pets.engine.submissions import Places, VoteLimits
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
@@ -244,14 +244,11 @@ async def stream(
     with spoken_to_python():
         plan = read_plan(plan) if isinstance(plan, str | Path) else plan
         question_set = None if isinstance(questions, AsyncIterable) else question_set_of(questions)
-        spec = RunSpec.of(policy=COLD_POLICY)
+        spec = RunSpec.of(**plan_defaults(plan))
         if question_set is not None:
             spec = spec.with_options(sampling=replace(question_set.sampling, top_logprobs=None))
-        if plan is not None:
-            if "policy" in options:
-                raise InputError("a plan brings its own policy: leave out the policy, or the plan.")
-            sizes = {plan.provenance.answer: plan.provenance.options}
-            spec = spec.with_options(budget=f"{plan.mean_budget:.12g}x", max_traces=plan.cap, answer_sizes=sizes)
+        if plan is not None and "policy" in options:
+            raise InputError("a plan brings its own policy: leave out the policy, or the plan.")
         spec, sources = _sources(spec.with_options(**options), endpoint, model, key, headers, sampler)
         problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
         answers: asyncio.Queue[Answer | None] = asyncio.Queue()
@@ -307,7 +304,7 @@ class Voter:
         sampler: AnySampler = None,
         **options: Unpack[StreamOptions],
     ) -> None:
-        spec = RunSpec.of(policy=COLD_POLICY).with_options(**options)
+        spec = RunSpec.of(**plan_defaults(None)).with_options(**options)
         spec, self._sources = _sources(spec, endpoint, model, key, headers, sampler)
         self._spec = planned(spec, None, self._sources).check("stream")
         self.budget = stream_budget(self._spec, self._sources.model)

@@ -36,7 +36,7 @@ from pets.core.tally import majority
 from pets.engine import Answer, RunSpec
 from pets.engine.resume import identity_of
 from pets.engine.sources import Sources, sources_of
-from pets.engine.stream import COLD_POLICY, RecordedStream, Stream, planned
+from pets.engine.stream import RecordedStream, Stream, plan_defaults, planned
 from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
 from pets.lab.config import ReplayConfig
@@ -102,7 +102,9 @@ def stream(
         raise InputError(f'"{output}" holds {count(before, "answer")}. Name another file, or move it away.')
     if plan is not None and "policy" in run.said:
         raise InputError("a --plan is a policy; leave --policy out.")
-    options = _Options(run, None if plan is None else read_plan(plan), model, local, selection, store)
+    fitted = None if plan is None else read_plan(plan)
+    said = SpecOptions({**plan_defaults(fitted), **run.said})
+    options = _Options(said, fitted, model, local, selection, store)
     running = _live(questions, options) if pool is None else _replayed(pool, questions, options)
     run_stream(running, output, resume=False)
 
@@ -207,14 +209,12 @@ def _live(questions: str | None, options: _Options) -> RunningStream:
     question_set = _loaded(questions, options.selection)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     spec = run_spec(options.run, options.model, own, headers=tuple(sorted(options.model.headers)))
-    plan = options.plan
-    sizes = {} if plan is None else {plan.provenance.answer: plan.provenance.options}
     samplers = options.model.samplers(options.local, spec)
     problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
     name = f"{'stdin' if question_set is None else question_set.name} (stream)"
     model = options.model.name or ""
     sources = Sources(samplers, options.model.servers, model)
-    spec = _planned(options, spec, sources, problems, sizes)
+    spec = _planned(options, spec, sources, problems)
     return RunningStream(
         lambda on_answer: Stream(
             spec,
@@ -247,11 +247,13 @@ def _replayed(path: Path, questions: str | None, options: _Options) -> RunningSt
     said = options.run.honoured("pool")  # whatever pets.toml says of a model is said of none here
     pool = read_answers(read_pool(file), said.said.get("answer"))
     spec = run_spec(said, ModelOptions(), Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
-    cap = _cap(options, spec)
+    cap = spec.spending.max_traces
+    assert cap is not None  # the command line has no word for no limit
     traces = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=spec.serving.seed), 0)
     targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
     problems = None if questions == STDIN else [_named(id) for id in targets]
-    spec = _planned(options, spec, Sources(), problems, {"text": pool.options}, max_traces=min(cap, traces.size))
+    spec = spec.with_options(answer_sizes={"text": pool.options}, max_traces=min(cap, traces.size))
+    spec = _planned(options, spec, Sources(), problems)
     samplers = [RecordedStream(traces.traces, spec.seeds(0).cap)]
     return RunningStream(
         lambda on_answer: Stream(
@@ -314,32 +316,10 @@ def _line_parser(spec: RunSpec, selection: QuestionOptions) -> Parse:
     return spoken_problem(parse_fields(selection.fields), AUTO if kind == RAW else kind)
 
 
-def _cap(options: _Options, spec: RunSpec) -> int:
-    """How many traces a question gets at most: as the user said, else the plan, else the spec's default."""
-    if options.plan is not None and "max_traces" not in options.run.said:
-        return options.plan.cap
-    assert spec.spending.max_traces is not None  # the command line has no word for no limit
-    return spec.spending.max_traces
-
-
-def _planned(
-    options: _Options,
-    spec: RunSpec,
-    sources: Sources,
-    problems: Sequence[Problem] | None,
-    sizes: Mapping[str, int | None],
-    **own: Any,
-) -> RunSpec:
+def _planned(options: _Options, spec: RunSpec, sources: Sources, problems: Sequence[Problem] | None) -> RunSpec:
     """The spec with the policy that a plan, or the stream itself, makes for its budget."""
-    plan = options.plan
-    values: dict[str, Any] = {"max_traces": _cap(options, spec), "answer_sizes": sizes, **own}
-    if problems is None:
-        values["horizon"] = options.selection.first
-    if plan is not None and "budget" not in options.run.said:
-        values["budget"] = f"{plan.mean_budget:.12g}x"
-    if "policy" not in options.run.said:
-        values["policy"] = COLD_POLICY
-    return planned(spec.with_options(**values), plan, sources, problems)
+    spec = spec if problems is not None else spec.with_options(horizon=options.selection.first)
+    return planned(spec, options.plan, sources, problems)
 
 
 def _print_alarm(drift: Drift) -> None:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pets._version import __version__
 from pets.core.allocator import Allocator
@@ -59,6 +59,15 @@ def stream_budget(spec: RunSpec, model: str = "", problems: Sequence[Problem] | 
         return Budget(total_of(amount, horizon), spending.max_traces, currency)
     window = spending.budget_window or WINDOW_QUESTIONS
     return Budget.per_window(window, total_of(amount, window), cap=spending.max_traces, currency=currency)
+
+
+def plan_defaults(plan: StreamPlan | None) -> dict[str, Any]:
+    """The options that a stream has where its user says nothing of them: those of its plan, if it has one."""
+    if plan is None:
+        return {"policy": COLD_POLICY}
+    sizes = {plan.provenance.answer: plan.provenance.options}
+    budget = {"budget": f"{plan.mean_budget:.12g}x", "max_traces": plan.cap}
+    return {"policy": COLD_POLICY, "answer_sizes": sizes, **budget}
 
 
 def planned(
