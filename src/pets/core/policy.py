@@ -257,8 +257,12 @@ def frozen(value: object) -> Any:
     return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
 
-def check_prior(prior: float, unseen: int) -> None:
-    """Refuse what is no prior."""
+def check_prior(prior: float | str, unseen: int) -> None:
+    """Refuse what is no prior: pseudo-votes for each option, or "learned"."""
+    if prior == "learned":
+        return
+    if isinstance(prior, str):
+        raise InputError(f'a prior is a number or "learned"; got {prior!r}.')
     if not 0.0 < prior < math.inf:
         raise InputError(f"a prior is a positive number of pseudo-votes for each option; got {prior}. Try 1.")
     if unseen < 1:

@@ -33,6 +33,7 @@ from pets.lab.labelled import LabelledPool, all_tokens, read_answers
 from pets.policies.price import PriceRule
 from pets.pools import Pool
 from pets.registry import as_policy
+from pets.tabular import atomic_write
 
 SLACK_DIVISOR = 50  # a window may leave 1 / 50 of its budget to the next
 SHARE_TOLERANCE = 1e-6  # how far written shares may be from adding up to 1
@@ -195,12 +196,9 @@ def is_plan_file(path: str | Path) -> bool:
 
 
 def write_plan(plan: StreamPlan, path: str | Path) -> None:
-    """Write the file; the same plan gives the same bytes."""
-    path = Path(path)
-    try:
-        path.write_text(plan_text(plan), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f'plan "{path}" cannot be written ({error.strerror or error}). Choose another path.') from None
+    """Write the file, whole or not at all; the same plan gives the same bytes."""
+    with atomic_write(Path(path)) as file:
+        file.write(plan_text(plan).encode())
 
 
 def plan_text(plan: StreamPlan) -> str:

@@ -48,11 +48,7 @@ class OKG(IndexPolicy):
     tokens: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.prior, str):
-            if self.prior != "learned":
-                raise InputError(f'a prior is a number or "learned"; got {self.prior!r}.')
-        else:
-            check_prior(self.prior, self.unseen)
+        check_prior(self.prior, self.unseen)
         check_zone(self.zone, self.prior)
         if self.waves < 0:
             raise InputError(f"waves are 1 or more, or 0 for no limit; got {self.waves}.")

@@ -74,11 +74,7 @@ class PriceRule(QuotaPolicy):
     kind_shares: tuple[tuple[float, ...], ...] = LearnedPrior().kind_shares
 
     def __post_init__(self) -> None:
-        if isinstance(self.prior, str):
-            if self.prior != "learned":
-                raise InputError(f'a prior is a number or "learned"; got {self.prior!r}.')
-        else:
-            check_prior(self.prior, self.unseen)
+        check_prior(self.prior, self.unseen)
         check_zone(self.zone, self.prior)
         if self.zone and self.rounds == 1:
             raise InputError("price with rounds=1 is a plan for the majority; a zone needs rounds=2 or more, or 0.")

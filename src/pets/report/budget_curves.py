@@ -80,20 +80,14 @@ class BudgetCurves:
 
 
 def budget_curves(
-    questions: Sequence[RunQuestion],
-    prior: LearnedPrior,
-    policy: Policy,
-    *,
-    most: int,
-    zone: float = 0.0,
-    seed: int = 0,
+    questions: Sequence[RunQuestion], prior: LearnedPrior, policy: Policy, *, most: int, zone: float = 0.0
 ) -> tuple[BudgetCurves, BudgetCurves | None]:
     """Uniform's curve up to ``most`` traces per question, and the run's own from one trace per question on.
 
     The run has none where its policy gives traces no order. With a zone, near-ties of theta are good votes too.
     """
     sizes = _sizes(questions, policy)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     played = [_play(question, prior, most, zone, sizes[:, index], rng) for index, question in enumerate(questions)]
     judged = np.array([question.right is not None and question.ranks is not None for question in questions])
     uniform = _curves(np.arange(1.0, most + 1), [equal for equal, _ in played], judged)

@@ -380,7 +380,9 @@ def _kinds(answer: Answer) -> list[str]:
 def _cost_section(page: Page, run: RunData, no_votes: str) -> None:
     stored, models = run.view.summary(), [share.name for share in run.spec.serving.models] or [run.view.settings.model]
     spent, total = _spending(run)
-    page.section("What it cost", f"{spent} of {total}, over {_duration(stored.updated - stored.created)}.")
+    seconds = stored.updated - stored.created
+    duration = f"{seconds:.0f} seconds" if seconds < SHORT_S else f"{seconds / 60:,.0f} minutes"
+    page.section("What it cost", f"{spent} of {total}, over {duration}.")
     rows = [
         [
             Cell(models[total.model] or "the model"),
@@ -400,10 +402,6 @@ def _cost_section(page: Page, run: RunData, no_votes: str) -> None:
         notes.append(f"Faults of the servers, tried again: {counts}.")
     if notes:
         page.notes(notes)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} seconds" if seconds < SHORT_S else f"{seconds / 60:,.0f} minutes"
 
 
 def _again_section(page: Page, run: RunData) -> None:
