@@ -1,6 +1,7 @@
 """What every test shares: child processes, ports, the real model, and which tests are slow by nature."""
 
 import contextlib
+import gc
 import os
 import shutil
 import signal
@@ -26,6 +27,8 @@ SLOW_TIMEOUT_S = 600
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 2 << 30  # that are free, before the tests' folders go there
 
+gc.disable()  # until the tests are collected: what is imported and collected stays
+
 settings.register_profile("pets", deadline=None)  # shared machines are slow at random
 settings.load_profile("pets")
 
@@ -37,6 +40,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_xdist_auto_num_workers():
     """Three workers on two cores: the tests wait for servers, clocks and children for a third of their time."""
     return -(-3 * (os.cpu_count() or 1) // 2)
+
+
+def pytest_collection_finish():
+    """Collections of garbage look no more at modules and tests, which would be most of what they look at."""
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_configure():

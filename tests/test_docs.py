@@ -155,7 +155,7 @@ FASTER = {
     "replay": ("--repetitions", "1", "--pool-size", "4", "--workers", "1", "--policy", "uniform"),
     "forecast": ("--max-budget", "24x"),
 }  # of commands that would take minutes, which the pages say
-CHEAPER = {"5usd": "0.001usd", "+2usd": "+0.0001usd", "16x": "6x"}
+CHEAPER = {"5usd": "0.001usd", "+2usd": "+0.0001usd", "16x": "6x", "60": "12"}
 
 
 def on_the_mock(words, url):

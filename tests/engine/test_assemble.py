@@ -13,8 +13,10 @@ PARTS = {"driver", "settlement", "pacing", "stops", "arrivals", "questions", "re
 
 @pytest.fixture(scope="module")
 def nodes():
-    """Every node of the source, with the name of its file."""
-    return [(path.name, node) for path in SOURCE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+    """Every call and assignment of the source, with the name of its file."""
+    kinds = ast.Call | ast.Assign | ast.AugAssign
+    trees = ((path.name, ast.parse(path.read_text())) for path in SOURCE.rglob("*.py"))
+    return [(name, node) for name, tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
 
 
 def test_a_driver_is_made_by_the_assembly_alone(nodes):

@@ -374,8 +374,8 @@ def test_the_budget_holds_the_judgement_before_the_trace_goes_out():
     plain = Engine(PROBLEMS, sampler=Judged(), budget="1Mtok", max_tokens=100, answer="text")
     judged = Engine(PROBLEMS, sampler=Judged(), budget="1Mtok", max_tokens=100, answer="judge")
     assert judged.record.currency.hold == plain.record.currency.hold + 4096 + 16
-    solution = solve(PROBLEMS, sampler=Judged(), budget="20ktok", max_tokens=100, answer="judge")
-    assert solution.spent == solution.tokens + solution.prompt_tokens <= 22_000
+    solution = solve(PROBLEMS, sampler=Judged(), budget="9ktok", max_tokens=100, answer="judge")
+    assert 0 < solution.spent == solution.tokens + solution.prompt_tokens <= 9_900
 
 
 def test_a_trace_whose_judgement_is_out_when_the_run_breaks_off_costs_what_both_may_have_used(tmp_path):

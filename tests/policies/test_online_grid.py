@@ -1,5 +1,7 @@
 """The one-shot grid on what it is shown, and the price rule of one round, its twin."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,10 +17,15 @@ from pets.policies.price import PriceRule
 VIEW = View(budget_left=1200, questions_left=100, cap=64)
 PATHS = ["A" * 60 + "B" * 4, "A" * 64, "A" * 63 + "B", "A" * 36 + "B" * 28, "A" * 30 + "B" * 20 + "C" * 14]
 PATHS += ["A" * 50 + "B" * 14]
-TWINS = [
-    (OnlineGrid(grids=cold_rows(5)), PriceRule(rounds=1)),
-    (OnlineGrid().fit(Training(PATHS)), PriceRule(rounds=1).fit(Training(PATHS, options=3))),
-]
+
+
+@cache
+def twins():
+    """Grids and the price rules of one round that are the same."""
+    return [
+        (OnlineGrid(grids=cold_rows(5)), PriceRule(rounds=1)),
+        (OnlineGrid().fit(Training(PATHS)), PriceRule(rounds=1).fit(Training(PATHS, options=3))),
+    ]
 
 
 def test_a_grid_gives_harder_patterns_more_and_meets_the_mean():
@@ -51,7 +58,7 @@ def test_fit_returns_a_new_policy_and_leaves_the_old():
 )
 def test_one_round_is_the_one_shot_plan(counts, coin, budget):
     tally, view = Tally(counts, nulls=4 - sum(counts), options=4), View(budget, 100, 64, coin)
-    for grid, price in TWINS:
+    for grid, price in twins():
         assert price.quota(tally, view) == grid.quota(tally, view)
         assert price.quota(Tally((5, 1)), view) == 6
 
