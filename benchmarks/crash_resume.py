@@ -77,10 +77,18 @@ def check(view: RunView, kills: int, total: int, earlier: RunView | None = None)
 
 
 def launches(view: RunView, *, reused: bool) -> Iterator[tuple[str, int]]:
-    """What tells the traces that came from all others; those of other runs too if ``reused``."""
-    keys = view.keys()
-    for trace in view.traces(texts=False):
-        if trace.error is None and (reused or trace.reused_from is None):
+    """What tells the traces that came from all others; those of other runs too if ``reused``.
+
+    Of a question they end before the first launch that was cancelled: behind it nothing is reused.
+    """
+    keys, traces = view.keys(), list(view.traces(texts=False))
+    ends: dict[str, int] = {}
+    for trace in traces:
+        if trace.part is not None:
+            ends[trace.question] = min(trace.number, ends.get(trace.question, trace.number))
+    for trace in traces:
+        before_its_end = trace.number < ends.get(trace.question, trace.number + 1)
+        if trace.error is None and before_its_end and (reused or trace.reused_from is None):
             yield keys[trace.question], trace.number
 
 

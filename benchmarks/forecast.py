@@ -10,8 +10,9 @@ of all repetitions, made to rise, is the level, and not less than the start. A l
 per question, what it takes to find out, in forecast and realised spend alike. The first repetitions make a forecast
 each. Printed for every pool, start and level: the forecasts, what is realised, and the median ratio; what the forecast
 takes for the self-consistency at the start and what it is. In the end the quartiles of |ratio - 1| of all forecasts, of
-those *ahead*, whose level is neither there at the start nor out of reach (the others are easy), and how many levels out
-of reach were forecast as such. Without recorded pools only the starter pool.
+those *ahead*, whose level is neither there at the start nor out of reach (the others are easy), how many levels out of
+reach were forecast as such, and for those ahead how far a single run is from the mean of all, which no forecast can
+tell. Without recorded pools only the starter pool.
 """
 
 import argparse
@@ -43,7 +44,8 @@ LEAST_QUESTIONS = 100
 class Outcome:
     """Forecasts of a pool's spend for a level, and the spend that came true, per question.
 
-    ``now`` is what the forecasts take for the self-consistency at the start, ``true`` what it is; means.
+    ``now`` is what the forecasts take for the self-consistency at the start, ``true`` what it is; means. ``single`` are
+    the spends at which the repetitions reach the level, each by itself.
     """
 
     pool: str
@@ -53,6 +55,7 @@ class Outcome:
     realised: float
     now: float
     true: float
+    single: tuple[float, ...]
 
     @property
     def ratios(self) -> list[float]:
@@ -83,14 +86,17 @@ def spend_at(curves: Sequence[Floats], questions: int, level: float) -> float:
 
 
 def okg_run(
-    pool: LabelledPool, rng: np.random.Generator, starts: Sequence[int]
-) -> tuple[Floats, dict[int, list[Tally]]]:
-    """One run of okg over traces drawn with replacement: self-consistency after each of them, tallies at the starts."""
+    pool: LabelledPool, rng: np.random.Generator, starts: Sequence[int], most: int = MAX_TRACES
+) -> tuple[Floats, dict[int, list[tuple[Tally, bool]]]]:
+    """One run of okg over traces drawn with replacement, to ``most`` per question: self-consistency after each of them.
+
+    At each start the tallies of the questions, and whether their leaders are right.
+    """
     questions = pool.questions
     N, targets = len(questions), [majority(question.labels) for question in questions]
     rows = {question.id: row for row, question in enumerate(questions)}
     asked = [Question(question.id, options=pool.options) for question in questions]
-    allocator = Allocator(make_policy("okg"), Budget(N * MAX_TRACES, MAX_TRACES), asked)
+    allocator = Allocator(make_policy("okg"), Budget(N * most, MAX_TRACES), asked)
     right, agree, tallies = [False] * N, [0], {}
     while launches := allocator.ask(1):
         ((id, number),) = launches
@@ -102,7 +108,8 @@ def okg_run(
         before, right[row] = right[row], allocator.verdict(id).answer == targets[row]
         agree.append(agree[-1] + right[row] - before)
         if allocator.told in [start * N for start in starts]:
-            tallies[allocator.told // N] = [allocator.tally(question.id) for question in questions]
+            seen = [allocator.tally(question.id) for question in questions]
+            tallies[allocator.told // N] = list(zip(seen, right, strict=True))
     return np.array(agree) / N, tallies
 
 
@@ -115,7 +122,8 @@ def measured(
     for repetition in range(config.repetitions):
         curve, tallies = okg_run(read, np.random.default_rng(config.seeds(pool.name, repetition)), starts)
         curves.append(curve)
-        for start, seen in tallies.items() if repetition < forecasts else ():
+        for start, batch in tallies.items() if repetition < forecasts else ():
+            seen = [tally for tally, _ in batch]
             played[start].append(forecast(seen, make_policy("okg"), targets=levels, seed=repetition))
     N, outcomes = len(read.questions), []
     for start, found in played.items():
@@ -124,7 +132,8 @@ def measured(
         for level in levels:
             budgets = [MAX_TRACES if (budget := one.budget_for(level)) is None else budget for one in found]
             realised = max(float(start), spend_at(curves, N, level))
-            outcomes.append(Outcome(pool.name, start, level, tuple(budgets), realised, now, true))
+            single = tuple([max(float(start), spend_at([curve], N, level)) for curve in curves])
+            outcomes.append(Outcome(pool.name, start, level, tuple(budgets), realised, now, true, single))
     return outcomes
 
 
@@ -165,6 +174,9 @@ def main() -> None:
     figures = {
         "error": quartiles([abs(ratio - 1.0) for outcome in outcomes for ratio in outcome.ratios]),
         "error_ahead": quartiles([abs(ratio - 1.0) for one in outcomes if one.ahead for ratio in one.ratios]),
+        "single_runs_ahead": quartiles(
+            [abs(s / one.realised - 1.0) for one in outcomes if one.ahead for s in one.single]
+        ),
         "error_of_consistency_now": quartiles([abs(outcome.now - outcome.true) for outcome in outcomes]),
         "out_of_reach": len(unreached),
         "out_of_reach_as_forecast": sum(outcome.ratio >= 1.0 for outcome in unreached),

@@ -92,9 +92,9 @@ def certificates(dataset: str, pools: Sequence[Pool], repetitions: int) -> dict[
         for pool in group:
             own = certify(pool, config)
             certified += own
-            print(line(f"  {pool.name}"[:34], calibrate(own)))
+            print(line(f"  {pool.name}"[:34], own))
         together = calibrate(certified)
-        print(line(f"{dataset}, {name}", together))
+        print(line(f"{dataset}, {name}", certified))
         figures[name] = asdict(together) | {"meets": meets(together), "bins": None}
     return figures
 

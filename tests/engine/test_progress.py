@@ -123,7 +123,7 @@ def fitted(name):
 @pytest.mark.parametrize("name", [*sorted(policies()), "okg_weighted:verdict=vote", "conf_guided:keep=50"])
 def test_a_certificate_is_that_of_the_rows_own_answer_whatever_the_policy(name):
     rows, run = rows_of(fitted(name), [SURE_MINORITY, UNSURE_MAJORITY] * 3)
-    leaders = [certificate(run.tally(row.id), Certifier(decisions_of(run, ["q0", "q1"])).prior) for row in rows]
+    leaders = [certificate(run.tally(row.id), Certifier(decisions_of(run, ["q0", "q1"])).fit.prior) for row in rows]
     decisions = decisions_of(run, [row.id for row in rows])
     certify = Certifier(decisions)
     for row, decision, leader in zip(rows, decisions, leaders, strict=True):

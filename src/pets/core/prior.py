@@ -24,11 +24,19 @@ are shrunk towards smooth ones, normal in a kind's difficulty d = logit P(two tr
 
     share of kind i  ∝  base_i exp(-(d_i - mu)^2 / 2 sigma^2),
 
-averaged over what the batch says of (mu, sigma): the posterior under a flat hyperprior on a grid. The difficulty is
-that in the batch's own number of options: of two, even coin flips agree every second time. One trace of each question
-says nothing of (mu, sigma); how much is left open is in :func:`smooth_posterior`. A length class has (mu, sigma) of its
-own, about which the whole batch speaks too, with the voice of BATCH_VOICE questions; its shares are shrunk towards the
-batch's, tilted by the ratio of the smooth ones.
+averaged over what the batch says of (mu, sigma): the posterior on a grid under a wide hyperprior, mu normal about
+USUAL_MEAN and sigma flat. The difficulty is that in the batch's own number of options: of two, even coin flips agree
+every second time. One trace of each question says nothing of (mu, sigma); how much is left open is in
+:func:`smooth_posterior`. A length class has (mu, sigma) of its own, about which the other classes speak too, with the
+voice of BATCH_VOICE questions; its shares are shrunk towards the batch's, tilted by the ratio of the smooth ones.
+
+**A question's own votes count once.** With w the shares, n_q one question's counts and D all counts, Bayes' rule is
+
+    P(kind | D) = ∫ P(kind | n_q, w) P(w | D) dw  ∝  P(n_q | kind) E[w_kind | the other questions' counts]:
+
+who integrates over the shares that are not known, certifies by what the *others* teach. Shares fitted to all questions
+and then updated by n_q would count n_q twice, and a question alone would be sure of itself. So
+:meth:`BatchFit.without` takes a question out, exactly of (mu, sigma), and of EM's sums at the shares fitted to all.
 """
 
 import math
@@ -66,8 +74,10 @@ KINDS = len(STRENGTHS) + len(HEADS)
 _BY_HEAD = [{0.5: 0.3, 2.0: 0.6, 8.0: 1.0}[h] for h, _ in HEADS[:FORMER_HEADS]]
 _BY_HEAD += [0.3] * (len(HEADS) - FORMER_HEADS)
 OPEN_BASE = np.array([0.3] * len(STRENGTHS) + _BY_HEAD)  # tails scatter
-CLOSED_BASE = np.array([1.0] * len(STRENGTHS) + [0.3] * len(HEADS))  # rivals are few
+CLOSED_BASE = np.array([1.0] * len(STRENGTHS) + [0.05] * len(HEADS))  # rivals are few, one of them mostly strong
 MEANS, DEVIATIONS = np.linspace(-7.0, 2.0, 19), np.array([0.5, 1.0, 1.7, 2.5, 4.0])  # mu and sigma of smooth shares
+USUAL_MEAN, USUAL_SPREAD = -1.5, 2.5  # of mu over data sets: where a question alone is no surer than recorded ones are
+_LOG_HYPERPRIOR = np.repeat(-0.5 * ((MEANS - USUAL_MEAN) / USUAL_SPREAD) ** 2, len(DEVIATIONS))
 NEGLIGIBLE_WEIGHT = 2e-4  # posterior weight of a Dirichlet that is not worth its integral: mostly of another leader
 
 
@@ -250,34 +260,83 @@ def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
     >>> round(sum(prior.shares[0][:3]), 1)
     0.9
     """
-    tallies = [tally for tally in batch if tally.counts]
-    if not tallies:
-        return LearnedPrior()
-    many = np.array([batch[tally] for tally in tallies], dtype=np.float64)
-    edges = _edges(np.array([tally.mean_tokens for tally in tallies]), many)
-    classes = len(edges) + 1 if lengths else 1
-    states: dict[tuple[tuple[int, ...], int | None, int], float] = {}
-    for tally, questions in zip(tallies, many.tolist(), strict=True):
-        state = tally.counts, tally.options, bisect_left(edges, tally.mean_tokens) if lengths else 0
-        states[state] = states.get(state, 0.0) + questions
-    marks, many = np.array([mark for _, _, mark in states]), np.array(list(states.values()))
-    kinds = np.array([_kind_evidence(counts, options) for counts, options, _ in states])
-    strengths = kinds[:, : len(STRENGTHS)]
-    family = _smooth_family(_usual_options(batch))
-    shares = _em(strengths, many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
-    smooth = _smooth(kinds, many, family)
-    kind_shares = _em(kinds, many, smooth, SHRINK_KINDS, KIND_STEPS)
-    if classes == 1:
-        return LearnedPrior((tuple(shares.tolist()),), edges, (tuple(kind_shares.tolist()),))
-    inside = [np.where(marks == c, many, 0.0) for c in range(classes)]
-    rows = [_em(strengths, questions, shares, SHRINK_CLASS) for questions in inside]
-    voice = min(1.0, BATCH_VOICE / many.sum()) * many
-    tilts = [kind_shares * _smooth(kinds, questions + voice, family) / smooth for questions in inside]
-    kind_rows = [
-        _em(kinds, q, tilt / tilt.sum(), SHRINK_KINDS, KIND_STEPS) for q, tilt in zip(inside, tilts, strict=True)
-    ]
-    by_class, kinds_by_class = (tuple(map(tuple, np.array(table).tolist())) for table in (rows, kind_rows))
-    return LearnedPrior(by_class, edges, kinds_by_class)
+    return BatchFit(batch, lengths).prior
+
+
+class BatchFit:
+    """What a batch teaches: ``prior``, that of all its questions, and for each of them the one that the others teach.
+
+    >>> from pets.core.certificate import certificate
+    >>> pair = Tally((2,))
+    >>> [round(certificate(pair, BatchFit({pair: many}).without(pair)), 3) for many in (1, 200)]
+    [0.962, 1.0]
+    """
+
+    def __init__(self, batch: Mapping[Tally, int], lengths: bool = True) -> None:
+        self.prior = LearnedPrior()
+        self._states: dict[tuple[tuple[int, ...], int | None, int], int] = {}
+        tallies = [tally for tally in batch if tally.counts]
+        if not tallies:
+            return
+        many = np.array([batch[tally] for tally in tallies], dtype=np.float64)
+        edges = _edges(np.array([tally.mean_tokens for tally in tallies]), many)
+        classes = len(edges) + 1 if lengths else 1
+        states = [(t.counts, t.options, bisect_left(edges, t.mean_tokens) if lengths else 0) for t in tallies]
+        self._states = {state: place for place, state in enumerate(dict.fromkeys(states))}
+        self._many = np.zeros(len(self._states))
+        np.add.at(self._many, [self._states[state] for state in states], many)
+        marks = np.array([mark for _, _, mark in self._states])
+        kinds = self._kinds = np.array([_kind_evidence(counts, options) for counts, options, _ in self._states])
+        self._family = _smooth_family(_usual_options(batch))
+        strengths = kinds[:, : len(STRENGTHS)]
+        shares = _em(strengths, self._many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
+        self._whole = _Shares(kinds, self._many, self._many, self._family)
+        self._classes: list[_Shares] = []
+        if classes == 1:
+            self.prior = LearnedPrior((tuple(shares.tolist()),), edges, (tuple(self._whole.shares.tolist()),))
+            return
+        voice = min(1.0, BATCH_VOICE / self._many.sum())
+        inside = [np.where(marks == c, self._many, 0.0) for c in range(classes)]
+        heard = [np.where(marks == c, self._many, voice * self._many) for c in range(classes)]
+        rows = [_em(strengths, questions, shares, SHRINK_CLASS) for questions in inside]
+        self._classes = [
+            _Shares(kinds, questions, about, self._family, self._whole.shares / self._whole.smooth)
+            for questions, about in zip(inside, heard, strict=True)
+        ]
+        kind_rows = [part.shares for part in self._classes]
+        by_class, kinds_by_class = (tuple(map(tuple, np.array(table).tolist())) for table in (rows, kind_rows))
+        self.prior = LearnedPrior(by_class, edges, kinds_by_class)
+
+    def without(self, tally: Tally) -> LearnedPrior:
+        """The prior that a question with this tally is certified by, if it is one of the batch: the others'."""
+        mark = self.prior.mark(tally.mean_tokens) if len(self.prior.kind_shares) > 1 else 0
+        place = self._states.get((tally.counts, tally.options, mark))
+        if place is None:
+            return self.prior
+        shares, smooth = self._whole.without(place)
+        if self._classes:
+            shares, _ = self._classes[mark].without(place, shares / smooth)
+        rows = list(self.prior.kind_shares)
+        rows[mark] = tuple(shares.tolist())
+        return replace(self.prior, kind_shares=tuple(rows))
+
+
+class _Shares:
+    """The shares of the kinds among some questions, shrunk towards smooth ones that are tilted by a factor."""
+
+    def __init__(self, evidence: Array, many: Array, heard: Array, family: Array, tilt: Array | float = 1.0) -> None:
+        self._family, self._many = family, many
+        self._likelihoods = _likelihoods(evidence, family)
+        self._log_weights = heard @ self._likelihoods
+        self.smooth = _mean(self._log_weights, family)
+        self.shares = _em(evidence, many, _normal(tilt * self.smooth), SHRINK_KINDS, KIND_STEPS)
+        self._responsibilities = _responsibilities(evidence, self.shares)
+
+    def without(self, place: int, tilt: Array | float = 1.0) -> tuple[Array, Array]:
+        """The shares and the smooth ones without one question of a state."""
+        smooth = _mean(self._log_weights - self._likelihoods[place], self._family)
+        others = self._many @ self._responsibilities - self._responsibilities[place]
+        return _normal(np.maximum(others, 0.0) + SHRINK_KINDS * _normal(tilt * smooth)), smooth
 
 
 def smooth_posterior(batch: Mapping[Tally, int]) -> tuple[Array, Array]:
@@ -290,23 +349,31 @@ def smooth_posterior(batch: Mapping[Tally, int]) -> tuple[Array, Array]:
     family = _smooth_family(_usual_options(batch))
     evidence = np.array([_kind_evidence(tally.counts, tally.options) for tally in batch if tally.counts])
     many = np.array([questions for tally, questions in batch.items() if tally.counts], dtype=np.float64)
-    return _weights(evidence.reshape(-1, KINDS), many, family), family
+    return _weights(many @ _likelihoods(evidence.reshape(-1, KINDS), family)), family
 
 
-def _smooth(evidence: Array, many: Array, family: Array) -> Array:
-    """Shares of the kinds that are normal in their difficulty, averaged over the posterior of (mu, sigma)."""
-    mean: Array = np.maximum(_weights(evidence, many, family) @ family, 1e-12)
-    mean /= mean.sum()
-    return mean
-
-
-def _weights(evidence: Array, many: Array, family: Array) -> Array:
-    """The posterior of each member of a family of shares (G, KINDS) under a flat prior; shape (G,)."""
+def _likelihoods(evidence: Array, family: Array) -> Array:
+    """log P(counts) of every state under each member of a family of shares (G, KINDS), up to a constant; (n, G)."""
     most = evidence.max(axis=1, keepdims=True, initial=-np.inf)
-    log_weights = many @ np.log(np.exp(evidence - most) @ family.T + 1e-300)
-    weights: Array = np.exp(log_weights - log_weights.max())
-    weights /= weights.sum()
-    return weights
+    logs: Array = np.log(np.exp(evidence - most) @ family.T + 1e-300)
+    return logs
+
+
+def _weights(log_likelihoods: Array) -> Array:
+    """The posterior of each (mu, sigma) under the hyperprior; shape (G,)."""
+    logs = log_likelihoods + _LOG_HYPERPRIOR
+    return _normal(np.exp(logs - logs.max()))
+
+
+def _mean(log_likelihoods: Array, family: Array) -> Array:
+    """Shares of the kinds that are normal in their difficulty, averaged over the posterior of (mu, sigma)."""
+    return _normal(np.maximum(_weights(log_likelihoods) @ family, 1e-12))
+
+
+def _normal(weights: Array) -> Array:
+    """The same weights, made to add up to 1."""
+    shares: Array = weights / weights.sum()
+    return shares
 
 
 @lru_cache(maxsize=64)
@@ -354,12 +421,17 @@ def _em(evidence: Array, many: Array, start: Array, shrink: float, steps: int = 
     """Shares that fit the evidence (n, strengths), shrunk towards ``start`` as by ``shrink`` more questions."""
     shares, pseudo, total = start, shrink * start, many.sum() + shrink
     for _ in range(steps if len(evidence) else 0):
-        weights = evidence + np.log(shares)
-        weights -= weights.max(axis=1, keepdims=True)
-        np.exp(weights, out=weights)
-        weights /= weights.sum(axis=1, keepdims=True)
-        shares = (many @ weights + pseudo) / total
+        shares = (many @ _responsibilities(evidence, shares) + pseudo) / total
     return shares
+
+
+def _responsibilities(evidence: Array, shares: Array) -> Array:
+    """P(kind | counts) of every state under some shares; shape (n, kinds)."""
+    weights: Array = evidence + np.log(shares)
+    weights -= weights.max(axis=1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
 
 
 def _edges(tokens: Array, many: Array) -> tuple[float, ...]:

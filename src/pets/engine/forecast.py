@@ -1,6 +1,6 @@
 """Planning backwards: how much budget brings which self-consistency.
 
-What the batch has shown gives every question a posterior: a mixture of Dirichlets under the learned prior, then theta.
+What the batch has shown gives every question a posterior, that of its certificate: a mixture of Dirichlets, then theta.
 From there the run is played on: theta is drawn for every question, several times, the policy spends on, answers come
 from theta, and the share of leaders that are argmax theta, the vote of infinitely many traces, is the self-consistency,
 as in the run's own figure. (How an adaptive policy will spend has no closed form; everything that it decides by has.)
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from pets.core.policy import IndexPolicy, Policy, View
-from pets.core.prior import fit_prior
+from pets.core.prior import BatchFit
 from pets.core.tally import Tally, add_vote
 from pets.errors import InputError
 
@@ -93,10 +93,10 @@ def forecast(
         )
     far = min(cap, up_to or max_traces or FAR * now)
     batch, rng = Counter(tallies), np.random.default_rng(seed)
-    prior, copies = fit_prior(batch), -(-paths // len(sample))
+    fit, copies = BatchFit(batch), -(-paths // len(sample))
     simulated = _Simulation(policy.refit(batch), max_traces)
     for tally in sample:
-        simulated.add(tally, prior.draws(tally, copies, rng), rng)
+        simulated.add(tally, fit.without(tally).draws(tally, copies, rng), rng)
     for most in (min(far, NEAR * now), far) if targets else (far,):
         simulated.play(round(most * len(sample) * copies), progress)
         grid = np.linspace(now, most, POINTS)

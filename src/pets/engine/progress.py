@@ -12,7 +12,7 @@ from pets.core.allocator import Allocator
 from pets.core.certificate import Decision, decision_certificate, expected_share, prior_deviation
 from pets.core.money import Currency, amount_words
 from pets.core.policy import IndexPolicy, Policy
-from pets.core.prior import LearnedPrior, fit_prior
+from pets.core.prior import BatchFit
 from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread
 from pets.engine.fetch import Outage
@@ -59,19 +59,21 @@ class ExpectedConsistency:
 
 
 class Certifier:
-    """Certificates of a batch, whose own decisions teach how its votes agree, and how their weights are spread."""
+    """Certificates of a batch, whose own decisions teach how its votes agree, and how their weights are spread.
+
+    A question is certified by the prior that the others teach."""
 
     def __init__(self, decisions: Iterable[Decision], zone: float = 0.0) -> None:
         batch = list(decisions)
         groups = [group for decision in batch for group in decision.weights]
         self._batch = Counter(decision.tally for decision in batch)
-        self.prior = _fitted(tuple(self._batch.items()))
+        self.fit = _fitted(tuple(self._batch.items()))
         self.zone = zone
         self._spread = ConfidenceSpread.learn(groups) if groups else None
 
     def __call__(self, decision: Decision) -> float:
         """P(the answer is the vote over infinitely many traces); with a zone, that no other is ahead of it by more."""
-        return decision_certificate(decision, self.prior, self._spread, zone=self.zone)
+        return decision_certificate(decision, self.fit.without(decision.tally), self._spread, zone=self.zone)
 
     def expected(self, decisions: Iterable[Decision]) -> tuple[float, float, float]:
         """The expected self-consistency of these answers and its 95 % interval, wider where little is known."""
@@ -82,9 +84,9 @@ class Certifier:
 
 
 @lru_cache(maxsize=1)
-def _fitted(tallies: tuple[tuple[Tally, int], ...]) -> LearnedPrior:
+def _fitted(tallies: tuple[tuple[Tally, int], ...]) -> BatchFit:
     """The prior of a batch; its summary and its answers ask for the same one."""
-    return fit_prior(dict(tallies))
+    return BatchFit(dict(tallies))
 
 
 def sampled(questions: Sequence[str], most: int) -> Sequence[str]:

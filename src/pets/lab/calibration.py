@@ -1,9 +1,9 @@
 """Are certificates what they say? On recorded pools the vote of all traces drawn is known, so they can be checked.
 
-A policy spends a mean budget; at that moment the prior is learned from the batch's own tallies (no gold, no training)
-and every question's leader gets its certificate for B = the traces drawn, and with an indifference zone a second one:
-that no answer is then ahead by more. Pooled over questions and repetitions, certificates of about c should be right a
-share c of the time.
+A policy spends a mean budget; at that moment the prior of each question is learned from the others' tallies (no gold,
+no training) and every question's leader gets its certificate for B = the traces drawn, and with an indifference zone a
+second one: that no answer is then ahead by more. Pooled over questions and repetitions, certificates of about c should
+be right a share c of the time.
 
 With disjoint halves the certificate is the one for infinitely many traces, and right is who agrees with the vote of the
 other half: as near to infinity as a pool comes. That vote errs, too, so certificates may look a little too sure.
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pets.core.certificate import certificate
-from pets.core.prior import fit_prior
+from pets.core.prior import BatchFit
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 from pets.lab.config import ReplayConfig
@@ -148,9 +148,10 @@ def moment(draw: Draw, sizes: Sizes, config: ReplayConfig) -> Floats:
     """Certificate, leader's share, right or not; the zone's certificate, good or not: of every question, (5, N)."""
     horizon = draw.size if config.reference == "whole" else None
     tallies = [tally_after(draw, row, size) for row, size in enumerate(sizes.tolist())]
-    prior = fit_prior(Counter(tallies))
+    fit = BatchFit(Counter(tallies))
     certificates, zone_certificates = (
-        [certificate(tally, prior, horizon, zone=zone) for tally in tallies] for zone in (0.0, config.tolerance)
+        [certificate(tally, fit.without(tally), horizon, zone=zone) for tally in tallies]
+        for zone in (0.0, config.tolerance)
     )
     shares = [tally.counts[0] / tally.votes if tally.counts else 0.0 for tally in tallies]
     agree, good = (table[np.arange(len(sizes)), sizes] for table in (draw.outcomes.agree, draw.outcomes.good))

@@ -97,7 +97,7 @@ def read_run(view: RunView) -> RunData:
     most = min(MAX_HORIZON, max(MIN_HORIZON, round(HORIZON * mean)))
     questions = _questions(view, spec, problems, allocator)
     looked_at = [(index, answers[index].id) for index in least_certain(answers)[:LOOKED_AT]]
-    uniform, spent = budget_curves(questions, certify.prior, allocator.policy, most=most, zone=certify.zone)
+    uniform, spent = budget_curves(questions, certify.fit.prior, allocator.policy, most=most, zone=certify.zone)
     return RunData(
         view,
         spec,
