@@ -60,7 +60,8 @@ async def ask(url: str, model: str, n: int) -> list[list[dict]]:
     headers = {"authorization": f"Bearer {KEY}"}
     async with httpx.AsyncClient(base_url=url, timeout=600, limits=LIMITS, headers=headers) as client:
         bodies = (
-            {"model": model, "messages": [{"role": "user", "content": p.prompt.content}]} | ({"n": n} if n > 1 else {})
+            {"model": model, "messages": [{"role": "user", "content": p.prompt.content}]}
+            | ({"n": n, "seed": secrets.randbelow(1 << 31)} if n > 1 else {})  # without one the mock draws as last time
             for p in problems
         )
         replies = await asyncio.gather(*(client.post("/chat/completions", json=body) for body in bodies))

@@ -61,11 +61,8 @@ def test_a_replay_of_a_pool_of_ones_own_says_what_okg_saves(run):
 def test_every_example_is_tested_here():
     names = {path.name for path in FOLDER.iterdir() if path.suffix in (".py", ".ipynb")}
     here = {"ask.py", "batch.py", "record.py", "stream.py", "replay.py", "notebook.ipynb"}
-    in_other_tools = {
-        "lm_eval_maj16.py",
-        "litellm_vote.py",
-        "dspy_vote.py",
-    }  # run where those are installed: tests/integrations
+    # Run where those are installed: tests/integrations.
+    in_other_tools = {"lm_eval_maj16.py", "litellm_vote.py", "dspy_vote.py", "inspect_epochs.py"}
     assert names == here | in_other_tools
 
 

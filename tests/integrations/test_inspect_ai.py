@@ -244,3 +244,16 @@ def test_the_run_of_the_docs_spends_its_budget_on_the_hard_questions(tmp_path):
     traces = [sum(map(int, re.findall(r": (\d+)", line))) for line in lines]
     assert re.match(r"1[12]\d of 120 traces; accuracy ", first) and 110 <= sum(traces) <= 120
     assert sum(traces[10:]) / 5 > 2 * sum(traces[:10]) / 10
+
+
+@pytest.mark.integrations
+@pytest.mark.timeout(1800)
+def test_one_budget_scores_as_fixed_epochs_do_for_less():
+    example = Path(__file__).parents[2] / "examples" / "inspect_epochs.py"
+    done = subprocess.run([sys.executable, example], capture_output=True, text=True, check=False)
+    lines = re.findall(r"^(\w+): (\d+) generations, ([\d.]+) % right$", done.stdout, re.M)
+    rows = {name: (int(paid), float(score)) for name, paid, score in lines}
+    assert set(rows) == {"before", "after"}, done.stderr
+    (full, fixed), (paid, voted) = rows["before"], rows["after"]
+    standard_error = 100 * (0.25 / 300) ** 0.5
+    assert full == 8 * 300 and paid <= 5 * 300 and voted > fixed - 2 * standard_error

@@ -44,7 +44,7 @@ def test_litellms_log_has_the_spend_that_the_answers_say(proxy):
 
 def test_answers_are_right_as_often_as_those_of_8_traces_each(proxy):
     right = {name: int(number) for name, number in re.findall(r"^(\w+): .* (\d+) of 200 right", proxy[1], re.M)}
-    assert right["after"] > right["before"] - (0.25 * REQUESTS) ** 0.5
+    assert right["after"] > right["before"] - 2 * (0.25 * REQUESTS) ** 0.5  # two standard errors
 
 
 def complete(fields, answers, settings=None, stream=False):
