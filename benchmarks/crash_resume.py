@@ -1,6 +1,6 @@
 """kill -9 at random moments of two runs, resumed each time: what is lost, what is kept, what is paid for twice.
 
-    python -m benchmarks.crash_resume [KILLS] [SEED]
+    python -m benchmarks.crash_resume [KILLS] [SEED] [--races 1000]
 
 ``pets solve`` runs in a process of its own against a mock that takes its time; it is killed a random while after traces
 have begun to come, then resumed, KILLS times; the last time it may finish. Checked at the end: every trace that came is
@@ -8,8 +8,14 @@ in the store once, at most ``concurrency`` launches a kill are charged as unknow
 verdicts are those of the same traces replayed one by one. Then the same with another run over the edited file (rows
 turned round, one inserted), another policy and a larger budget: what the first run has of a question is not paid for
 again.
+
+Then races at hurry 1, 20 side by side on a budget of tokens, killed all the way to the end. The mock streams at a pace,
+tells its usage in every chunk and counts what it has generated of each launch. Checked: no launch reached it twice;
+every trace that was delivered or cancelled is in the store at exactly the tokens that were generated of it; those that
+were in flight at a kill are charged at what was held for them, in all no less than was generated of them.
 """
 
+import argparse
 import json
 import random
 import subprocess
@@ -19,6 +25,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks._counting_mock import CountingMock
 from pets.engine import restored, results
 from pets.mock import MockModel, running, synthetic
 from pets.questions import Problem, write_questions
@@ -28,6 +35,7 @@ from pets.store import RunView, Store, StoredTrace
 KILLS, QUESTIONS, MEAN, IN_FLIGHT = 20, 40, 40, 32
 MAIN = "from pets.cli.main import main; main()"
 LOST = "in flight when the run was broken off"
+TOKENS, MOST_TOKENS, PACE, PLACES, SIDE_BY_SIDE = 40, 200, 25.0, 160, 20  # of races
 
 
 def start(arguments: list[str]) -> subprocess.Popen[bytes]:
@@ -92,10 +100,53 @@ def launches(view: RunView, *, reused: bool) -> Iterator[tuple[str, int]]:
             yield keys[trace.question], trace.number
 
 
+def race(races: int, seed: int, folder: str) -> dict[str, object]:
+    """Races that are killed at random moments until the last of them is settled; the figures and what was checked."""
+    rng, book, kills, spent = random.Random(seed), synthetic(races, strength=0.4, tokens=TOKENS, seed=seed), 0, 0
+    mock, store, questions = CountingMock(book, tokens_per_second=PACE), Path(folder) / "r.db", Path(folder) / "r.jsonl"
+    ids, differences = list(book.ids()), {"delivered": list[int](), "cancelled": [], "lost": []}
+    budget = ["--budget", f"{40 * MOST_TOKENS * SIDE_BY_SIDE}tok", "--max-tokens", str(MOST_TOKENS)]
+    paced = ["--policy", "asc", "--hurry", "1", "--concurrency", str(PLACES), "--store", str(store)]
+    with running(mock) as url:
+        for first in range(0, races, SIDE_BY_SIDE):
+            rows = (Problem(id, Prompt.chat(id), "choice:options=4") for id in ids[first : first + SIDE_BY_SIDE])
+            with questions.open("w") as file:
+                write_questions(rows, file)
+            child = start(["solve", str(questions), "--endpoint", url, "--model", "mock", *budget, *paced])
+            while killed(child, mock, rng.uniform(0.0, 3.0)):
+                kills += 1
+                child = start(["resume", "last", "--store", str(store)])
+            child.communicate()
+    with Store.open(store) as opened:
+        for run in opened.runs():
+            spent += run.spent
+            for trace in opened.view(run.id).traces(texts=False):
+                kind = "cancelled" if trace.part is not None else "delivered" if trace.error is None else "lost"
+                generated = sum(mock.generated[trace.question].pop(trace.number, ()))
+                differences[kind].append(trace.tokens - generated)
+    stats = mock.stats
+    return {
+        "races": races,
+        "kills": kills,
+        **{kind: len(of_kind) for kind, of_kind in differences.items()},
+        "lost launches, charged beyond what was generated": sum(differences["lost"]),
+        "spent": spent,
+        "generated": stats.completion_tokens + stats.prompt_tokens,
+        "no launch sent twice": not mock.twice,
+        "every launch that was sent is stored": not any(mock.generated.values()),
+        "equal to the token": not any(differences["delivered"]) and not any(differences["cancelled"]),
+        "never below": sum(differences["lost"]) >= 0 and spent >= stats.completion_tokens + stats.prompt_tokens,
+    }
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kills", type=int, nargs="?", default=KILLS)
+    parser.add_argument("seed", type=int, nargs="?", default=0)
+    parser.add_argument("--races", type=int, default=100)
+    args = parser.parse_args()
+    kills, seed = args.kills, args.seed
     print(__doc__)
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     rng, book = random.Random(seed), synthetic(QUESTIONS, strength=0.5)
     mock = MockModel(book, tokens_per_second=200)
     failed = False
@@ -121,6 +172,9 @@ def main() -> None:
             figures["served by the mock"] = mock.stats.traces - served
             print(json.dumps({"benchmark": "crash_resume", "run": number, "seed": seed, **figures}))
             failed |= not all(value for value in figures.values() if isinstance(value, bool))
+        raced = race(args.races, seed, folder)
+        print(json.dumps({"benchmark": "crash_resume", "run": "races", "seed": seed, **raced}))
+        failed |= not all(value for value in raced.values() if isinstance(value, bool))
     if failed:
         raise SystemExit("something was lost, or paid for twice")
 

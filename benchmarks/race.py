@@ -29,6 +29,7 @@ from pets.core.policy import QuotaPolicy, View
 from pets.core.prior import fit_prior
 from pets.core.queues.walk import States, Walk
 from pets.core.tally import Tally, count_votes, majority
+from pets.engine.question import raced_certificate
 from pets.lab import PoolResult, ReplayConfig, read_answers, replay
 from pets.lab.clock import Finish, RacePace, by_state, by_tally, paced, race, race_alone, timed
 from pets.lab.contenders import split
@@ -57,11 +58,6 @@ PRICE_LEVELS = {"gpqa": (0.95, 0.97, 0.99), "aime24": (0.95, 0.97, 0.99), "math5
 WHOLE = RacePace(batch=1.0)  # of a rule with a limit of rounds
 PRICE_BUDGETS = (4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 12.0, 14.0, 16.0, 20.0, 24.0, 28.0)
 HURRIES = (0.0, 0.25, 0.5, 1.0, 2.0)
-
-
-def raced_certificate(certificate: float, cancelled: int) -> float:
-    """Doubt times 1 + cancelled / 15: those that finish first agree more among themselves."""
-    return max(0.0, 1.0 - (1.0 - certificate) * (1.0 + cancelled / 15))
 
 
 def say(*words: object) -> None:

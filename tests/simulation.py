@@ -1,7 +1,8 @@
 """The whole system on a simulated clock, from one seed: ``python -m tests.simulation 1000`` (``make simulate``).
 
 A seed decides a world: questions, budget, policy and width; a server that delays, reorders, cuts short, refuses, breaks
-off and dies; clients that come and leave; and when the process is killed. Engine, run store and gateway ledger are the
+off and dies; races, and what is cancelled when they are settled; clients that come and leave; and when the process is
+killed. Engine, run store and gateway ledger are the
 real ones. Every life of the process is a forked child that ends at its hour by ``os._exit``: what it had in
 memory is gone, nothing is closed, and the next life opens the store that it left.
 
@@ -12,7 +13,8 @@ laws are checked:
   them before anything else is launched;
 - what each run paid for (traces stored but for those of other runs, what is in flight) is never below what the server
   sampled for it: nothing is free;
-- no seed of a prompt is delivered twice to a run, nor to a run that began when the store held its trace;
+- no seed of a prompt is delivered twice to a run, nor to a run that began when the store held its trace, and one that
+  was cancelled is never asked for again by its run;
 - a trace that was reused is the one that its run paid for, at the same cost;
 - at the end every question has an answer, or no trace of it voted; certificates lie within [0, 1];
 - the votes of an answer are those of its stored traces.
@@ -43,7 +45,7 @@ from tests.simulated_time import run_simulated
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.mixture import ModelMixture
-from pets.core.money import Currency
+from pets.core.money import TRACES, Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import Fetcher
@@ -58,7 +60,7 @@ from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.policies.price import PriceRule
 from pets.policies.uniform import Uniform
 from pets.questions import Problem
-from pets.samplers import Completion, Prompt, Sampler, Sampling
+from pets.samplers import Completion, Prompt, Sampler, Sampling, Written
 from pets.store import RunSummary, Store, StoredTrace
 
 from .streams import make_stream, stream_settings
@@ -91,22 +93,34 @@ class ServerAccount:
 
     def __init__(self, path: Path) -> None:
         self.run = 1
-        self.sampled: Counter[int] = Counter()
+        self.tokens: Counter[int] = Counter()
+        self.prompts: Counter[int] = Counter()
         self.delivered: Counter[tuple[int, Seed]] = Counter()
+        self.cancelled: set[tuple[int, Seed]] = set()
         self._path = path
         if path.exists():
             for line in path.read_text().splitlines():
                 self._count(*json.loads(line))
 
-    def count(self, sampled: int, delivered: list[Seed]) -> None:
-        """Put down traces that were sampled, and those of them that were sent."""
+    def count(
+        self, sampled: int, delivered: Sequence[Seed] = (), cancelled: Sequence[Seed] = (), tokens: int = TOKENS
+    ) -> None:
+        """Put down traces that were sampled, of so many tokens each, those of them that were sent or cancelled."""
+        row = self.run, sampled, [*delivered], [*cancelled], tokens
         with self._path.open("a") as file:
-            file.write(json.dumps([self.run, sampled, delivered]) + "\n")
-        self._count(self.run, sampled, delivered)
+            file.write(json.dumps(row) + "\n")
+        self._count(*row)
 
-    def _count(self, run: int, sampled: int, delivered: list[Seed]) -> None:
-        self.sampled[run] += sampled
+    def _count(self, run: int, sampled: int, delivered: list[Seed], cancelled: list[Seed], tokens: int) -> None:
+        self.tokens[run] += sampled * tokens
+        self.prompts[run] += sampled
         self.delivered.update((run, (prompt, seed)) for prompt, seed in delivered)
+        self.cancelled.update((run, (prompt, seed)) for prompt, seed in cancelled)
+
+    def sampled(self, run: int, currency: Currency = TRACES) -> float:
+        """What was sampled for a run: tokens with those of prompts, or as many whole traces as have its tokens."""
+        tokens = self.tokens[run]
+        return tokens / TOKENS if currency.counts_traces else tokens + PROMPT_TOKENS * self.prompts[run]
 
 
 class Server(Sampler):
@@ -114,7 +128,9 @@ class Server(Sampler):
 
     def __init__(self, name: str, rng: random.Random, account: ServerAccount, *, steady: bool) -> None:
         self.source, self.rng, self.account, self.steady = name, rng, account, steady
-        self.in_flight = 0
+        self.in_flight, self.asked_again = 0, list[Seed]()
+        own = random.Random(f"{rng.getstate()[1][:2]} {name} stream")
+        self.stops, self._tells, self._ends = own.random() < 0.7, own.random() < 0.7, own.random() < 0.7
         self.meet_run()
         self._max_n = rng.choice([None, None, 1, 2, 4])
         faults = {"slow down": 2, "down": 2, "away": 2, "refused": 0.3, "timeout": 2, "broken": 1, "late 502": 1}
@@ -131,25 +147,49 @@ class Server(Sampler):
         self._shortest_s = float("inf")  # of the traces that it saw delivered
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+        return await self._sample(str(prompt.content), n, seed, Written())
+
+    async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
+        written.seen, written.told, written.prompt_tokens = True, self._tells, PROMPT_TOKENS
+        return (await self._sample(str(prompt.content), 1, seed, written))[0]
+
+    async def _sample(self, prompt: str, n: int, seed: int, written: Written) -> list[Completion]:
         loop = asyncio.get_running_loop()
+        own = prompt, f"{self.source} {seed}"
+        if (self.account.run, own) in self.account.cancelled:
+            self.asked_again.append(own)
         begun, takes_s = loop.time(), self.rng.choice(TRACE_S)
         if self._is_away(begun):
             raise UnreachableError("nobody is there")
         self.in_flight += n
         self.widest = max(self.widest, self.in_flight)
         try:
-            await asyncio.sleep(takes_s)
+            await self._decode(takes_s, written)
         except asyncio.CancelledError:
-            self.account.count(n, [])
+            written.ended = self._ends
+            tokens = written.tokens if written.seen and self.stops else TOKENS
+            self.account.count(n, cancelled=[own], tokens=tokens)
             raise
         finally:
             self.in_flight -= n
         if self._max_n is not None and n > self._max_n:
             raise RefusedError("n is too large", status=400)
         if self._is_away(loop.time()):
-            self.account.count(n, [])
+            self.account.count(n)
             raise BusyError("the connection was lost")
-        return self._reply(str(prompt.content), n, seed, takes_s)
+        return self._reply(prompt, n, seed, takes_s)
+
+    @staticmethod
+    async def _decode(takes_s: float, written: Written) -> None:
+        """Let the time of a trace pass; a streamed one says on the way how much of it there is."""
+        if not written.seen:
+            await asyncio.sleep(takes_s)
+            return
+        clock = asyncio.get_running_loop().time
+        for number in range(1, TOKENS + 1):
+            await asyncio.sleep(takes_s / TOKENS)
+            written.tokens, written.seen_at = number, clock()
+            written.begun_at = written.begun_at or clock()
 
     def _is_away(self, now: float) -> bool:
         begin, end = self._outage
@@ -169,7 +209,7 @@ class Server(Sampler):
                 "refused": RefusedError("this prompt is too long", status=400),
             }[event]
         if event in ("timeout", "broken", "late 502"):
-            self.account.count(n if event != "late 502" or self._served else 0, [])
+            self.account.count(n if event != "late 502" or self._served else 0)
             raise {
                 "timeout": BusyError("no answer in time"),
                 "broken": ReplyError("half a reply"),
@@ -213,7 +253,7 @@ class World:
 
         def wait(until: float) -> None:
             if killed_at is not None and until >= killed_at:
-                self.account.count(sum(server.in_flight for server in self.servers.values()), [])  # servers go on
+                self.account.count(sum(server.in_flight for server in self.servers.values()))  # servers go on
                 os._exit(KILLED)
             self.check()
 
@@ -263,6 +303,8 @@ class RunWorld(World):
         hold("no seed of a prompt is delivered twice to a run", not twice, twice=twice)
         again = [seed for run, seed in self.account.delivered if run == self.account.run and seed in self.held]
         hold("what the store held is not asked for again", not again, again=again)
+        again = [seed for server in self.servers.values() for seed in server.asked_again]
+        hold("what was cancelled is not asked for again", not again, again=again)
         budget = self.budget()
         if budget is not None:
             hold("spent and held keep to the budget", self.is_kept(budget), budget=budget)
@@ -301,10 +343,8 @@ class RunWorld(World):
             hold("a trace that was reused is the one that was paid for", same, trace=trace, origin=origin)
             reused[run] += runs[run].settings.currency.cost(trace)
         for run in runs.values():
-            spent, total, sampled = run.spent, self.total(run), account.sampled[run.id]
-            paid = spent - reused[run.id]
-            if not run.settings.currency.counts_traces:
-                sampled *= TOKENS + PROMPT_TOKENS
+            spent, total = run.spent, self.total(run)
+            paid, sampled = spent - reused[run.id], account.sampled(run.id, run.settings.currency)
             hold("nothing that was sampled is free", paid >= sampled, run=run.id, paid=paid, sampled=sampled)
             kept = spent <= _most(total, run.settings.currency)
             hold("the store keeps to the budget", kept, run=run.id, spent=spent, total=total)
@@ -353,6 +393,7 @@ class BatchWorld(RunWorld):
             "concurrency": self.concurrency,
             "tries": self.tries,
             "keep_going": True,
+            "hurry": random.Random(f"{seed} hurry").choice([None, 0.0, 1.0]),
         }
         self.calls, totals = [(self.problems, first)], [total]
         rng = random.Random(f"{seed} calls")
@@ -389,11 +430,18 @@ class BatchWorld(RunWorld):
         for server in self.servers.values():
             server.meet_run()
         mixture = None if not self.models else ModelMixture((1, 2))
+        stored = list(self.stored_traces())
+        races: dict[tuple[int, str], int] = {}  # the first launch of a question that was cancelled: none behind is fair
+        for run, prompt, _, trace in stored:
+            if trace.part is not None:
+                races[run, prompt] = min(trace.number, races.get((run, prompt), trace.number))
         self.held = frozenset(
             (prompt, trace.text.partition(":")[0])
-            for run, prompt, turn, trace in self.stored_traces()
+            for run, prompt, turn, trace in stored
             if run != self.account.run
+            and trace.number <= races.get((run, prompt), trace.number)
             and trace.error is None
+            and trace.part is None
             # What a model gave in the place of another, which was away, is asked of that one again.
             and (mixture is None or mixture.model_at(turn, 0) == trace.model)
         )
@@ -434,8 +482,10 @@ class StreamWorld(RunWorld):
         windows, mean = self.rng.choice([True, False]), self.rng.randint(4, 6)
         self.totals = [mean * len(self.problems)]
         budget = Budget.per_window(4, 4 * mean, cap=8) if windows else Budget(self.totals[0], 8)
-        spec = RunSpec.of(concurrency=self.concurrency, tries=self.tries, keep_going=True)
-        policy = self.rng.choice([Uniform(), PriceRule(rounds=2)])
+        own = random.Random(f"{seed} hurry")
+        hurry = own.choice([None, 0.0, 1.0])
+        spec = RunSpec.of(concurrency=self.concurrency, tries=self.tries, keep_going=True, hurry=hurry)
+        policy = self.rng.choice([Uniform(), PriceRule(rounds=own.choice([0, 2]))])
         horizon = None if windows else len(self.problems)
         self.settings = stream_settings(policy, budget, spec, horizon, open_questions=self.rng.choice([1, 3, 8]))
 
@@ -495,12 +545,13 @@ class GatewayWorld(World):
         super().__init__(seed, folder)
         self.limit = self.rng.choice([None, 5, 40])
         self.ledger: GatewayLedger | None = None
+        self.rounds = random.Random(f"{seed} rounds").choice([0, 2])
 
     async def work(self, rng: random.Random) -> bool:
         self.ledger = ledger = GatewayLedger(SQLiteBackend(self.store), total=self.limit)
         several = rng.random() < 0.5
         driver, submissions = assemble_submissions(
-            Allocator(PriceRule(rounds=2), Budget.per_window(4, 32, cap=16)),
+            Allocator(PriceRule(rounds=self.rounds), Budget.per_window(4, 32, cap=16)),
             Fetcher(self.samplers(), tries=self.tries, patience_s=None, rpm=rng.choice([None, 30])),
             Places(self.concurrency, lambda: several),
             ledger,
@@ -536,9 +587,9 @@ class GatewayWorld(World):
         hold("nothing stays held", held == 0 and driver.allocator.budget.reserved == 0, held=held)
         hold(
             "what is charged is what was sampled",
-            spent >= self.account.sampled[1],
+            spent >= self.account.sampled(1),
             spent=spent,
-            account=self.account.sampled[1],
+            account=self.account.sampled(1),
         )
         driver.close()
         await ledger.close()

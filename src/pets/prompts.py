@@ -279,7 +279,8 @@ class Written:
     """How much of a trace that is on its way is written, as far as its stream tells.
 
     ``tokens`` were seen, or by the server's own word (``told``); the first of them came at ``begun_at`` and the last at
-    ``seen_at``, by the event loop's clock. Nothing is known (``seen`` is False) where a trace is not streamed.
+    ``seen_at``, by the event loop's clock. Nothing is known (``seen`` is False) where a trace is not streamed. One that
+    has ``ended`` was cancelled, and its server closed the connection after all that it had written.
     """
 
     seen: bool = False
@@ -289,15 +290,21 @@ class Written:
     cached_tokens: int = 0
     begun_at: float | None = None
     seen_at: float = 0.0
+    ended: bool = False
 
     def tokens_by(self, now: float) -> int:
-        """The tokens to pay for where the trace is cancelled now: those told or seen, and those that come at its pace
-        until the server has noticed. Where it does not count them itself, that may be a second.
+        """The tokens to pay for where the trace is cancelled now: those told, if the server has ended it; else those
+        told or seen, and those that come at its pace until the server has noticed. Where it does not count them itself,
+        that may be a second.
 
         >>> told, seen = (Written(True, 41, told, begun_at=0.0, seen_at=2.0) for told in (True, False))
         >>> told.tokens_by(2.0), told.tokens_by(2.5), seen.tokens_by(2.0)
         (43, 53, 61)
+        >>> Written(True, 41, True, begun_at=0.0, seen_at=2.0, ended=True).tokens_by(2.5)
+        41
         """
+        if self.ended and self.told:
+            return self.tokens
         if self.begun_at is None:
             return max(1, self.tokens)
         pace = (self.tokens - 1) / max(self.seen_at - self.begun_at, SHORTEST_DECODING_S)

@@ -21,7 +21,7 @@ import pytest
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.mock import DistributionAnswers, MockModel, running, synthetic
 from pets.openai.response import check_size
-from pets.samplers import Prompt, Sampling
+from pets.samplers import Prompt, Sampling, Written
 from pets.samplers.openai import OpenAISampler
 
 from ..network import answered_by
@@ -679,3 +679,50 @@ def test_a_large_reply_is_read_in_a_thread_and_a_flood_of_lists_is_not_read(monk
     with answered_by(reply):
         asyncio.run(run())
     assert len(threads) == 2 and threading.main_thread() not in threads and gc.isenabled()
+
+
+def cancelled_after(tokens, url):
+    """What is known of traces that are cancelled as soon as so many tokens of each have come."""
+
+    async def go():
+        async with OpenAISampler(url, "mock") as sampler:
+            written = [Written() for _ in tokens]
+            tasks = [
+                asyncio.ensure_future(sampler.sample_streamed(Prompt.chat("q"), seed, Sampling(), own))
+                for seed, own in enumerate(written)
+            ]
+            for enough, task, own in zip(tokens, tasks, written, strict=True):
+                await until(lambda enough=enough, own=own: own.tokens >= enough)
+                task.cancel()
+            await asyncio.wait(tasks)
+            assert all(task.cancelled() for task in tasks)
+            return written
+
+    return asyncio.run(go())
+
+
+def test_a_stream_that_is_cancelled_is_read_until_the_server_has_closed_it():
+    mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}, tokens=5000), tokens_per_second=300)
+    with running(mock) as url:
+        written = cancelled_after([1, 3, 10, 30], url)
+        assert all(own.ended and own.told for own in written)
+        assert sum(own.tokens_by(1e9) for own in written) == mock.stats.completion_tokens
+        assert mock.stats.abandoned == len(written)
+
+
+def test_a_server_that_does_not_mind_a_closed_client_is_left_after_a_while_and_soon_at_once(monkeypatch):
+    monkeypatch.setattr("pets.samplers.openai.ENDING_S", 0.05)
+
+    async def go():
+        async with LoopbackServer() as server, OpenAISampler(server.url, "m") as sampler:
+            ended = []
+            for _ in range(5):
+                task = asyncio.ensure_future(sampler.sample_streamed(TEXT, 0, Sampling(), written := Written()))
+                await until(lambda: len(server.heads) == len(ended) + 1)
+                task.cancel()
+                await asyncio.wait([task])
+                ended.append(written.ended)
+            server.release.set()
+            return ended
+
+    assert asyncio.run(go()) == [False] * 5

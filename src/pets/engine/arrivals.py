@@ -5,6 +5,7 @@ An arrival also decides how its questions are asked, and what happens when the p
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from pets.core.allocator import Allocator
@@ -19,6 +20,8 @@ from pets.errors import BudgetError, InputError, RefusedError, SamplerError
 from pets.questions import Problem
 from pets.samplers import Sampling, Seeds
 from pets.types import Trace
+
+LOOKING_S = 0.5  # that a settled vote waits at most to learn whether its server stops
 
 AwaitedLaunches = tuple[str, range, Sequence[int]]
 """Launches of an earlier process that are on their way: a question, their numbers, what is held for each."""
@@ -138,18 +141,24 @@ class Arrivals:
 
         task.add_done_callback(forget)
 
-    def cancel(self, question: str) -> list[TraceRequest]:
+    async def cancel(self, question: str) -> list[TraceRequest]:
         """Cancel what is on its way of a question, but for traces that are there and being read; the requests, each
-        with what is written of it by now."""
-        requests: list[TraceRequest] = []
+        with what was written of it by its end."""
+        requests: dict[asyncio.Task[None], TraceRequest] = {}
+        looks: set[asyncio.Task[None]] = set()
         for task, request in list(self._requests.get(question, {}).items()):
             if not (request.received or request.over):
                 request.over = True
                 if request.endpoint is not None and request.written is not None:
-                    self._wiring.fetcher.cancelled(request.endpoint)
+                    looks |= self._wiring.fetcher.cancelled(request.endpoint)
                 task.cancel()
-                requests.append(request)
-        return requests
+                requests[task] = request
+        if requests:  # who cancels the caller cancels these as well: they end at once, and are charged all the same
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(requests)
+                if looks:  # the first that a run cancels: what they cost depends on whether the server stops
+                    await asyncio.wait(looks, timeout=LOOKING_S)
+        return list(requests.values())
 
     def finish(self, question: OpenQuestion) -> None:
         """The policy wants nothing more of an idle question."""

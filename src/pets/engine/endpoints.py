@@ -9,7 +9,7 @@ limits are reached, says nothing of the others.
 
 import asyncio
 import math
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
 from pets.samplers import Sampler
@@ -17,6 +17,7 @@ from pets.samplers import Sampler
 STOPS_WITHIN_S, STOP_LOOKS_S = 2.0, 0.05  # of a request that was cancelled
 MOST_LOOKS_AT_STOP = 3  # before a server is taken for one that goes on
 MINUTE_S = 60.0
+SHORTEST_WAIT_S = 1e-4  # a clock's last digit may be more than what is left
 FAILURES_BEFORE_REST = 5
 MAX_REST_S = 30.0
 REFUSED_N_S = 3600.0  # that a client's request is asked with fewer choices after a refusal
@@ -178,17 +179,21 @@ class StopChecks:
     """Looks whether servers stop when a request is cancelled, by their own counters, after the first that are."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._looks: Counter[int] = Counter()  # by endpoint
+        self._tasks: defaultdict[int, set[asyncio.Task[None]]] = defaultdict(set)  # by endpoint
+        self._looks: Counter[int] = Counter()
 
-    def cancelled(self, endpoint: Endpoint, faults: Counter[str]) -> None:
-        """A request to a server is about to be cancelled; one that goes on is counted among the ``faults``."""
-        if endpoint.sampler.stops or self._looks[endpoint.number] >= MOST_LOOKS_AT_STOP:
-            return
-        self._looks[endpoint.number] += 1
-        task = asyncio.get_running_loop().create_task(self._look(endpoint, faults))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def cancelled(self, endpoint: Endpoint, faults: Counter[str]) -> set[asyncio.Task[None]]:
+        """A request to a server is about to be cancelled; one that goes on is counted among the ``faults``.
+
+        The looks that are under way there, after which it may be known.
+        """
+        looking = self._tasks[endpoint.number]
+        if not endpoint.sampler.stops and self._looks[endpoint.number] < MOST_LOOKS_AT_STOP:
+            self._looks[endpoint.number] += 1
+            task = asyncio.get_running_loop().create_task(self._look(endpoint, faults))
+            looking.add(task)
+            task.add_done_callback(looking.discard)
+        return looking
 
     async def _look(self, endpoint: Endpoint, faults: Counter[str]) -> None:
         """Whether the server is at work on no more requests than are in flight, soon after one was cancelled."""
@@ -278,7 +283,8 @@ class EndpointPool:
         """As :meth:`pick_now`; waits while no endpoint may be asked."""
         clock = asyncio.get_running_loop().time
         while (endpoint := self.pick_now(launch, attempt, avoid, now := clock())) is None:
-            await asyncio.sleep(min(other.wait_s(now) for other in self.present_takers(launch, attempt, now)))
+            wait_s = min(other.wait_s(now) for other in self.present_takers(launch, attempt, now))
+            await asyncio.sleep(max(SHORTEST_WAIT_S, wait_s))
         return endpoint
 
     @property

@@ -406,7 +406,8 @@ class Fetcher:
                 receiver.abandoned(request)
             raise
         finally:
-            request.written = None
+            if not request.over:  # else it is charged by it
+                request.written = None
             request.seconds = max(0.0, clock() - sent)
             endpoint.end(request.size, entry, tokens, clock())
 
@@ -420,9 +421,12 @@ class Fetcher:
             return [await sampler.sample_streamed(prompt, seed, sampling, written)]
         return await sampler.sample(prompt, size, seed, sampling)
 
-    def cancelled(self, endpoint: Endpoint) -> None:
-        """An attempt is about to be cancelled: where that is not known, the server's counters tell whether it stops."""
-        self.pool.stop_checks.cancelled(endpoint, self.faults)
+    def cancelled(self, endpoint: Endpoint) -> set[asyncio.Task[None]]:
+        """An attempt is about to be cancelled: where that is not known, the server's counters tell whether it stops.
+
+        The looks at them that are under way.
+        """
+        return self.pool.stop_checks.cancelled(endpoint, self.faults)
 
     def prompt_tokens(self, prompt: Prompt) -> int:
         """About how many tokens a prompt has, where no server has told."""

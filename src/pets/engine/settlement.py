@@ -107,20 +107,19 @@ class Settlement:
         lost = self._lost_before(request)
         writing = self._writing.setdefault(question.id, [])
         writing += (counted := [self._counted(question, trace, lost) for trace in traces])
-        cancelled = self._cancel_if_settled(question, writing)
+        cancelled: list[Ended] = []
         try:
+            cancelled = await self._cancel_if_settled(question, writing)
             await self._ledger.delivered(request, traces)
         finally:
             for one in counted:
                 writing.remove(one)
             if not writing:
                 del self._writing[question.id]
-        for _ in range(2 if cancelled else 0):  # connections are closed before a policy begins to calculate
-            await asyncio.sleep(0)
         for trace, hold in zip(traces, request.holds, strict=False):
             self._tell(question, trace, hold, lost)
         self._end_cancelled(question, cancelled)
-        self._end_cancelled(question, self._cancel_if_settled(question, writing))  # several may have come at once
+        self._end_cancelled(question, await self._cancel_if_settled(question, writing))  # several came at once
         if request.surplus:
             self._charge_surplus(request)
         self._stops.delivered()
@@ -193,7 +192,7 @@ class Settlement:
 
     # -- when its question is settled -----------------------------------------------------------------------------
 
-    def _cancel_if_settled(self, question: OpenQuestion, writing: Sequence[Trace]) -> list[Ended]:
+    async def _cancel_if_settled(self, question: OpenQuestion, writing: Sequence[Trace]) -> list[Ended]:
         """Cancel what is in flight of a hurried question that is settled once the traces being written are counted.
 
         It is in the ledger when this returns, to be written with what comes next.
@@ -204,7 +203,7 @@ class Settlement:
         if self._pacing.in_flight.of(id) <= len(writing) or not self._allocator.settles(id, writing):
             return []
         ended: list[Ended] = []
-        for request in self._arrivals.cancel(id):
+        for request in await self._arrivals.cancel(id):
             sent = request.written is not None
             trace = self._cancelled_trace(request) if sent or request.lost else None
             if trace is None:

@@ -23,7 +23,7 @@ from pets.mock.batches import MockBatches
 from pets.mock.completions import DONE, ERROR, CompletionResponse, check_model, whole_body
 from pets.mock.faults import FatalFault
 from pets.mock.model import MockModel
-from pets.openai.asgi import CLOSE_CONNECTION, JSON, ClientGoneError, Exchange
+from pets.openai.asgi import CLOSE_CONNECTION, IS_CLOSING, JSON, ClientGoneError, Exchange
 from pets.openai.batch import MAX_FILE_BYTES
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
@@ -261,7 +261,7 @@ class _Completions:
             await exchange.drop()
 
     async def _send_stream(self, exchange: Exchange, response: CompletionResponse, fault: FatalFault | None) -> None:
-        """Token by token, all choices in step, each token at its time."""
+        """Token by token, all choices in step, each token at its time, and none for a client that has gone by then."""
         if fault is not None:
             await self._send_broken_stream(exchange, response, fault)
             return
@@ -272,13 +272,13 @@ class _Completions:
         longest = max(choice.tokens for choice in response.choices)  # the step after it, the finish, takes no time
         for number, step in enumerate(response.steps(), 1):
             early_s = started + min(number, longest) * token_s - clock() if token_s else 0.0
-            if (unsent and early_s > 0) or len(unsent) > STREAM_BATCH_CHARACTERS:
-                await exchange.send(unsent.encode())
-                unsent = ""
-            if early_s > 0 and not await exchange.wait(early_s):
+            if token_s and ((early_s > 0 and not await exchange.wait(early_s)) or exchange.is_closing):
                 await self._lose(response, number - 1)
                 return
             unsent += step
+            if (token_s and number < longest) or len(unsent) > STREAM_BATCH_CHARACTERS:
+                await exchange.send(unsent.encode())
+                unsent = ""
         self._mock.count_served(response)
         await exchange.send((unsent + response.last()).encode(), end=True)
 
@@ -320,11 +320,11 @@ async def _unknown_url(request: Request, error: Exception) -> Response:
 
 
 class _Protocol(BoundedProtocol):
-    """A bounded connection, which also tells the application how to close it: ASGI has no word for it."""
+    """A bounded connection, which also tells the application how to close it, and when it is: ASGI has no words."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.app_state = {**self.app_state, CLOSE_CONNECTION: transport.close}
+        self.app_state = self.app_state | {CLOSE_CONNECTION: transport.close, IS_CLOSING: transport.is_closing}
 
 
 def _server(mock: MockModel | ASGIApp) -> Server:

@@ -12,8 +12,8 @@ from pets.openai.errors import ApiError
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-CLOSE_CONNECTION = "pets.close"
-"""The name in a scope's state under which a server leaves a function that closes the connection."""
+CLOSE_CONNECTION, IS_CLOSING = "pets.close", "pets.is_closing"
+"""The names in a scope's state of a server's functions: close the connection, and whether that is under way."""
 JSON = (b"content-type", b"application/json")
 Result = TypeVar("Result")
 
@@ -118,6 +118,11 @@ class Exchange:
         """Wait until the client has gone."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether what is sent now would not arrive, as far as the server tells."""
+        return bool(self._scope.get("state", {}).get(IS_CLOSING, bool)())
 
     async def drop(self) -> None:
         """Close the connection, whatever was promised in the headers; the server must have left the means to do so."""

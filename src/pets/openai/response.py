@@ -301,6 +301,7 @@ class ResponseReader:
         self._choices: dict[int, ChoiceReader] = {}
         self._tokens: int | None = None  # all that the usage says of the choices together
         self._prompt_tokens = self._cached_tokens = 0  # by the usage, 0 where it does not say
+        self._told = False  # whether the last event of a stream had a usage
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream."""
@@ -315,6 +316,7 @@ class ResponseReader:
             raise self._error_event(data)
         choices, usage = data["choices"], data.get("usage")
         told = token_count(usage, "completion_tokens")
+        self._told = told is not None
         for position, part in enumerate(choices):
             index = int(part.get("index", position))
             if (choice := self._choices.get(index)) is None:
@@ -339,8 +341,8 @@ class ResponseReader:
         if choice is None:
             return
         seen = (choice.logprob_tokens, choice.token_ids, choice.chunks, -(-choice.bytes // MAX_BYTES_PER_WRITTEN_TOKEN))
-        written.told = self._tokens is not None
-        written.tokens = max(written.tokens, self._tokens or 0) if written.told else max(written.tokens, *seen)
+        written.told = self._told
+        written.tokens = max(written.tokens, *((self._tokens or 0,) if written.told else seen))
         if written.tokens and written.begun_at is None:
             written.begun_at = now
         written.seen_at = now

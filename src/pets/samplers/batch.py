@@ -36,8 +36,8 @@ from pets.openai.batch import (
 from pets.openai.headers import Redactor, secrets_of
 from pets.openai.request import path_of
 from pets.openai.response import ResponseReader, error_from, excerpt, json_reply
-from pets.prompts import Completion, Prompt, Sampling, Written
-from pets.samplers.openai import OpenAISampler
+from pets.prompts import Completion, Prompt, Sampling
+from pets.samplers.openai import OpenAISampler, TraceStream
 from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler_errors, split_lines, start_of_reply
 from pets.tabular import atomic_write
 
@@ -167,7 +167,7 @@ class BatchSampler(OpenAISampler):
         seed: int,
         sampling: Sampling,
         body: Mapping[str, object],
-        written: Written | None = None,
+        stream: TraceStream | None = None,
     ) -> list[Completion]:
         endpoint, future = f"/v1{path_of(prompt)}", asyncio.get_running_loop().create_future()
         request = _Request((seed, n), endpoint, request_line((seed, n), endpoint, body), future)

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -43,9 +43,50 @@ MAX_MODELS_BYTES = 4 << 20
 KEY_STATUSES = frozenset({401, 403})  # of a key that is wrong or missing
 PLAIN_SHARE = 4  # a reply without log-probabilities may have a fourth of that: others wait while it is parsed
 LARGE_REPLY_BYTES = 1 << 20  # more is read in a thread
+ENDING_S = 0.5  # in which a server ends a stream whose client has closed its side
+MOST_IGNORED_CLOSINGS = 3  # before a server is taken for one that reads no further
 MAX_STREAM_TOKENS = 1 << 18  # of a trace without a limit, read from a stream
 EVENT_BYTES = 1 << 10  # of a stream per token, at most, without log-probabilities
 LOGPROB_BYTES = 256  # per token and candidate, at most
+
+
+@dataclass(slots=True)
+class StreamingHabits:
+    """What is known of a server's streams: whether it is ``asked`` for the usage with every event, and was seen to have
+    ``told`` it; how many closings it has ignored in a row."""
+
+    asked: bool
+    told: bool = False
+    closings_ignored: int = 0
+
+
+@dataclass(slots=True)
+class TraceStream:
+    """A trace on its way, and the connection by which it comes as soon as the head of the response is read.
+
+    To cancel it the client closes its own side alone and reads on: the server notices, stops and closes the other side,
+    and the last event that came by then says how much it has written. TLS knows no such half of a connection.
+    """
+
+    written: Written
+    closed: bool = False
+    transport: asyncio.WriteTransport | None = None
+
+    def begin(self, response: "aiohttp.ClientResponse") -> None:
+        """The head is read."""
+        self.transport = None if response.connection is None else response.connection.transport
+        if self.closed:
+            self.close()
+
+    def close(self) -> bool:
+        """Close the client's side, now or when the head is read; False where one side cannot be closed alone."""
+        self.closed = True
+        if self.transport is None:
+            return True
+        if not self.transport.can_write_eof():
+            return False
+        self.transport.write_eof()
+        return True
 
 
 class OpenAISampler(Sampler):
@@ -87,7 +128,7 @@ class OpenAISampler(Sampler):
         self._has_key = bool(key or headers)
         self._refused: dict[tuple[str, str], tuple[list[str], float]] = {}  # by sender and model, and until when
         self._base = url.rstrip("/")
-        self._tells_usage = dialect_of(url) != "openai"  # which refuses to be asked for it with every event
+        self._streaming = StreamingHabits(dialect_of(url) != "openai")  # which refuses to be asked
         sent = check_headers(headers or {})
         self._new_client = partial(HttpClient, url, key=key, headers=sent, timeout=timeout, loopback=loopback)
         self._client = self._new_client()
@@ -102,22 +143,39 @@ class OpenAISampler(Sampler):
 
     async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
         """As :meth:`Sampler.sample_streamed`: by server-sent events, each with the usage where it can."""
-        return (await self._sample(prompt, 1, seed, sampling, written))[0]
+        stream = TraceStream(written)
+        exchange = asyncio.ensure_future(self._sample(prompt, 1, seed, sampling, stream))
+        exchange.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait for it
+        try:
+            return (await asyncio.shield(exchange))[0]
+        except asyncio.CancelledError:
+            habits = self._streaming
+            if not exchange.done() and habits.closings_ignored < MOST_IGNORED_CLOSINGS and stream.close():
+                await asyncio.wait([exchange], timeout=ENDING_S)
+                habits.closings_ignored = 0 if exchange.done() else habits.closings_ignored + 1
+            written.ended = exchange.done()
+            if written.ended and stream.transport is not None and not written.seen:  # before its first event
+                written.seen, written.told = True, habits.told
+            raise
+        finally:
+            exchange.cancel()
 
     async def _sample(
-        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, written: Written | None = None
+        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, stream: "TraceStream | None" = None
     ) -> list[Completion]:
         body = body_of(self._model, prompt, n, seed, sampling, self._dialect)
-        if written is not None or (self._stream and prompt.body is None):
-            on_the_way = {"continuous_usage_stats": True} if written is not None and self._tells_usage else {}
+        if stream is not None or (self._stream and prompt.body is None):
+            on_the_way = {"continuous_usage_stats": True} if stream is not None and self._streaming.asked else {}
             body |= {"stream": True, "stream_options": {"include_usage": True, **on_the_way}}
         model = str(body["model"])
         refused = RefusedFields(self._left_out(prompt.sender, model))
         while True:
             sent = refused.without(body)
             try:
-                traces = await self._traces(prompt, n, seed, sampling, sent, written)
+                traces = await self._traces(prompt, n, seed, sampling, sent, stream)
             except FieldsRefusedError as error:  # nothing was sampled, and each time there are fewer fields
+                if stream is not None and stream.closed:
+                    raise
                 refused.add(error, sent, optional_fields(body, prompt, sampling, self._dialect))
                 continue
             if words := refused.news():  # a host may refuse one field after another: they are said together
@@ -145,19 +203,19 @@ class OpenAISampler(Sampler):
         seed: int,
         sampling: Sampling,
         body: Mapping[str, object],
-        written: Written | None = None,
+        stream: "TraceStream | None" = None,
     ) -> list[Completion]:
         """The traces that one request brings; ``seed`` is theirs also where ``body`` may not say so."""
-        stream = bool(body.get("stream"))
+        streamed = bool(body.get("stream"))
         keep_raw = prompt.body is not None
         reader = ResponseReader(
             n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one, prompt_limit=prompt.max_tokens
         )
         async with self._post(self._base + path_of(prompt), body) as response:
-            if stream:
+            if streamed:
                 per_token = EVENT_BYTES + LOGPROB_BYTES * (sampling.top_logprobs or 0)
                 longest = max(self._max_reply_bytes, n * min(sampling.token_limit, MAX_STREAM_TOKENS) * per_token)
-                await self._read_events(response, reader, longest, written)
+                await self._read_events(response, reader, longest, stream)
             else:
                 detailed = body.get("logprobs") or body.get("prompt_logprobs")
                 longest = self._max_reply_bytes // (1 if detailed else PLAIN_SHARE)
@@ -167,7 +225,7 @@ class OpenAISampler(Sampler):
                 else:  # others are served meanwhile
                     await asyncio.to_thread(self._read_large, reader, content, detailed=bool(detailed))
         self.usage_of_one = self.usage_of_one or reader.usage_of_one
-        if not (stream and self._redactor):
+        if not (streamed and self._redactor):
             return reader.completions()
         return [replace(trace, text=self._redactor.text(trace.text)) for trace in reader.completions()]
 
@@ -236,16 +294,19 @@ class OpenAISampler(Sampler):
         return None
 
     async def _read_events(
-        self, response: "aiohttp.ClientResponse", reader: ResponseReader, max_bytes: int, written: Written | None
+        self, response: "aiohttp.ClientResponse", reader: ResponseReader, max_bytes: int, stream: "TraceStream | None"
     ) -> None:
+        if stream is not None:
+            stream.begin(response)
         async for line in split_lines(parts_of(response, max_bytes), self._max_reply_bytes):
             if line.startswith(b"data:"):
                 data = line[5:].strip()
                 if data == b"[DONE]":
                     return
                 reader.read(self._redactor.data(data))
-                if written is not None:
-                    reader.note_written(written, asyncio.get_running_loop().time())
+                if stream is not None:
+                    reader.note_written(stream.written, asyncio.get_running_loop().time())
+                    self._streaming.told |= stream.written.told
 
     @asynccontextmanager
     async def _post(self, url: str, body: Mapping[str, object]) -> AsyncIterator["aiohttp.ClientResponse"]:
