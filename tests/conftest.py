@@ -43,9 +43,8 @@ def pytest_xdist_auto_num_workers():
 
 
 def pytest_collection_finish():
-    """Collections of garbage look no more at modules and tests, which would be most of what they look at."""
+    """Garbage is collected again; nothing is frozen, for a run does that itself."""
     gc.enable()
-    gc.freeze()
 
 
 def pytest_configure():
