@@ -15,16 +15,17 @@ CI does not run this. What is tested, its size on disk, and the minutes of insta
     inspect        0.3.285                      about 2 min of processor time for its example; not installed alone yet
     its-hub        1.2.0                        0.2 GB     3 min, 0.4 of processor time
 
-The minutes are those of a machine with four to seven times as much to do as it has cores.
+The minutes are those of two cores that did other work, too.
 
 What cannot be tested as it is, and why:
 
-- LiteLLM from 1.106.10 on asks for a certifi of 2026-10-19 or later, and the index here ends at 2026-10-18. So pip
-  takes 1.106.2, and 1.108.4 is tested as ``litellm-1.108``: put over it without a look at its requirements, of which
-  certifi's is the only one that does not hold.
+- LiteLLM from 1.106.10 on asks for a certifi of 2026-10-19 or later; the newest that could be had was 2026-10-18. So
+  pip takes 1.106.2, and 1.108.4 is tested as ``litellm-1.108``: put over it without a look at its requirements, of
+  which certifi's is the only one that does not hold.
 - NeMo-Skills is in no package index (its own pages install it from its repository), so no test here makes its files
   with it; those of ``tests/pools/test_formats.py`` follow its sources.
 - lighteval 0.13.0 with its LiteLLM endpoint does not install: pip finds no LiteLLM from 1.66 to 1.109 that fits it.
+  With one put over it, its command line downloads a file of raw.githubusercontent.com, which was out of reach.
 - inspect_ai is among the developers' packages, and most of its tests, and the one of its ``.eval`` files, run with all
   others; here is what takes minutes.
 """

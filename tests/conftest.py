@@ -37,6 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)  # the environments of other tools have no xdist
 def pytest_xdist_auto_num_workers():
     """Three workers on two cores: the tests wait for servers, clocks and children for a third of their time."""
     return -(-3 * (os.cpu_count() or 1) // 2)

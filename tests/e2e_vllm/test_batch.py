@@ -1,9 +1,8 @@
-"""A wave of files through ``vllm run-batch``, in the environment that ``make e2e-vllm`` sets up."""
+"""A wave of files through vLLM's batch runner, in the environment that ``make e2e-vllm`` sets up."""
 
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +25,7 @@ def test_vllms_batch_runner_answers_a_wave(pets, tmp_path):
     where = ["--store", tmp_path / "runs.db"]
     plan = ["--policy", "uniform", "--budget", "4x", "--max-tokens", 24]
     pets("solve", questions, "--model", "smollm2", *plan, "--batch-api", "--to", wave, *where)
-    runner = [Path(PYTHON).with_name("vllm"), "run-batch", "-i", wave, "-o", replies, "--model", MODEL, *ENGINE]
+    runner = [PYTHON, "-m", "vllm.entrypoints.openai.run_batch", "-i", wave, "-o", replies, "--model", MODEL, *ENGINE]
     subprocess.run(runner, env=os.environ | CHILD, check=True, timeout=VERB_TIMEOUT_S)
     pets("resume", "last", "--replies", replies, "-o", answers, *where)
     solved = [json.loads(line) for line in answers.read_text().splitlines()]
