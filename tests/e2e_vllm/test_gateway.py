@@ -24,7 +24,7 @@ def serve(start):
     """Start a gateway; its URL."""
 
     def launch(*words):
-        bounds = ["--answer", "number", "--budget", f"{TRACES}x", "--max-traces", TRACES]
+        bounds = ["--answer", "number", "--budget", f"{TRACES}x", "--max-traces", TRACES, "--policy", "uniform"]
         process = start("serve", "--port", 0, *bounds, *words)
         url = next((line.split()[0] for line in process.stderr if line.startswith("http")), None)
         assert url is not None, "pets serve did not start"
@@ -116,7 +116,7 @@ def test_a_plain_stream(vllm, client):
 def test_what_vllm_refuses_is_refused_in_its_words(vllm, client, model):
     with pytest.raises(openai.BadRequestError, match="max_model_len=2048"):
         client.create(model=model, messages=QUESTION, max_tokens=4000)
-    with pytest.raises(openai.NotFoundError, match="does not exist"):
+    with pytest.raises(openai.NotFoundError, match="There is no model"):
         client.create(model=model + "-large", messages=QUESTION)
 
 

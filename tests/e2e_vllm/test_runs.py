@@ -26,7 +26,8 @@ def traces_of(pets, store):
 
 def test_solve_gives_every_trace_its_confidence_and_spends_the_budget_exactly(vllm, pets, tmp_path):
     store = tmp_path / "runs.db"
-    words = ["solve", "starter", "--first", 20, "--budget", 60, "--confidence", "tail", "--store", store]
+    words = ["solve", "starter", "--first", 20, "--policy", "uniform", "--budget", "3x", "--confidence", "tail"]
+    words += ["--store", store]
     with vllm.counting() as work:
         rows = pets(*words, *vllm.source)
     assert len(rows) == 20 and sum(row["traces"] for row in rows) == 60
@@ -37,12 +38,13 @@ def test_solve_gives_every_trace_its_confidence_and_spends_the_budget_exactly(vl
     assert all(0.0 < trace["confidences"]["tail"] < 50.0 for trace in traces)
     assert {trace["finish"] for trace in traces} <= {"stop", "length"}
     assert sum(row["tokens"] for row in rows) == sum(trace["tokens"] for trace in traces) == work["tokens"]
-    assert sum(row["prompt_tokens"] for row in rows) == work["prompt_tokens"]
+    # A request pays for its prompt once, vLLM counts it for each of its traces.
+    assert 0 < sum(row["prompt_tokens"] for row in rows) <= work["prompt_tokens"]
 
 
 def test_a_chat_without_log_probabilities_counts_the_tokens_of_every_trace(vllm, pets, sums, tmp_path):
     store = tmp_path / "runs.db"
-    words = ["solve", sums, "--policy", "uniform", "--budget", "4x", "--store", store, *SHORT]
+    words = ["solve", sums, "--policy", "uniform", "--budget", "4x", "--keep-going", "--store", store, *SHORT]
     with vllm.counting() as work:
         rows = pets(*words, *vllm.source)
     traces = traces_of(pets, store)
@@ -52,12 +54,24 @@ def test_a_chat_without_log_probabilities_counts_the_tokens_of_every_trace(vllm,
     assert sum(trace["tokens"] for trace in traces) == work["tokens"]
 
 
+def test_what_a_race_cancels_is_stopped_and_charged_for_what_was_generated(vllm, pets, tmp_path):
+    words = ["solve", "starter", "--first", 12, "--budget", "8x", "--hurry", 1, "--max-tokens", 200]
+    with vllm.counting() as work:
+        rows = pets(*words, "--store", tmp_path / "runs.db", *vllm.source)
+    traces = traces_of(pets, tmp_path / "runs.db")
+    cancelled = [trace for trace in traces if trace["finish"] == "cancelled"]
+    assert cancelled and sum(row["cancelled"] for row in rows) == len(cancelled)
+    assert work["tokens"] <= sum(trace["tokens"] for trace in traces)
+    # What was not seen before the server closed the connection is all that may differ.
+    assert sum(trace["tokens"] for trace in traces) <= work["tokens"] + 10 * len(cancelled)
+
+
 def test_the_same_seed_gives_the_same_traces(vllm, pets, sums, tmp_path):
     def texts(seed, name):
         store = tmp_path / name
         # One at a time: what else a server decodes with it moves the last digits of a trace's probabilities.
-        words = ["solve", sums, "--policy", "uniform", "--budget", "2x", "--concurrency", 1, "--store", store, *SHORT]
-        pets(*words, "--seed", seed, *vllm.source)
+        words = ["solve", sums, "--policy", "uniform", "--budget", "2x", "--concurrency", 1, "--keep-going", *SHORT]
+        pets(*words, "--store", store, "--seed", seed, *vllm.source)
         return {(trace["question"], trace["number"]): trace["text"] for trace in traces_of(pets, store)}
 
     first = texts(1, "first.db")
@@ -86,11 +100,11 @@ def test_stream_answers_within_its_budget(vllm, pets, sums, tmp_path):
     with vllm.counting() as work:
         rows = pets(*words, *vllm.source)
     assert {row["id"] for row in rows} == {"2+2", "3+3", "4+4"} and not any("error" in row for row in rows)
-    assert sum(row["traces"] for row in rows) == 18 and not any(row["failed"] for row in rows)
-    assert all(0.0 <= row["certificate"] <= 1.0 and row["traces"] >= 4 for row in rows)
-    assert sum(row["tokens"] for row in rows) == work["tokens"]
-    traces = traces_of(pets, store)
-    assert len(traces) == 18 and all(trace["confidences"] is not None for trace in traces)
+    assert 6 <= sum(row["traces"] for row in rows) <= 18 and not any(row["failed"] for row in rows)
+    assert all(0.0 <= row["certificate"] <= 1.0 for row in rows)
+    assert sum(row["tokens"] for row in rows) >= work["tokens"]
+    whole = [trace for trace in traces_of(pets, store) if trace["finish"] != "cancelled"]
+    assert len(whole) >= 6 and all(trace["confidences"] is not None for trace in whole)
 
 
 def test_a_run_that_is_killed_leaves_vllm_nothing_to_do(vllm, start, tmp_path):
