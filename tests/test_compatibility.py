@@ -276,7 +276,7 @@ def test_the_command_of_a_golden_run_that_is_finished_pays_for_nothing(golden, s
     command = [*held["command"], *(of_both if kind == "mixture" else (*at, "--model", "mock"))]
     if "--waves" in command:  # a former option: such a run is asked for by its number
         former = CliRunner().invoke(cli, [*command, "--store", str(location)])
-        assert former.exit_code == 2 and "--policy okg:waves=N" in former.stderr
+        assert former.exit_code == 2 and "--policy okg:waves=N; pets resume RUN" in former.stderr
         command = ["resume", held["run"], *at]
     check_answers(invoke(*command, "--store", location), held)
     assert mock.stats.traces == 0
