@@ -38,9 +38,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.hookimpl(optionalhook=True)  # the environments of other tools have no xdist
-def pytest_xdist_auto_num_workers():
-    """Three workers on two cores: the tests wait for servers, clocks and children for a third of their time."""
-    return -(-3 * (os.cpu_count() or 1) // 2)
+def pytest_xdist_auto_num_workers(config):
+    """Two workers for each core, as the tests wait for half of their time; the slow ones compute: three for two."""
+    cores = os.cpu_count() or 1
+    return -(-3 * cores // 2) if config.option.markexpr == "slow" else 2 * cores
 
 
 def pytest_collection_finish():

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import httpx
@@ -205,7 +206,8 @@ def test_faults_are_survived_and_the_ledger_adds_up():
         rate_limit_bare=0.1, error_500=0.1, half_body=0.05, wrong_json=0.05, disconnect=0.05, one_choice=0.1
     )
     with run_gateway(MockModel(synthetic(40, tokens=8), faults=faults), mean_budget=8) as gateway:
-        replies = [gateway.ask(f"Question q{i}", seed=i) for i in range(40)]
+        with ThreadPoolExecutor(8) as clients:
+            replies = [*clients.map(lambda i: gateway.ask(f"Question q{i}", seed=i), range(40))]
         assert {reply.status_code for reply in replies} <= {200, 503}
         votes = [reply.json()["pets"] for reply in replies if reply.status_code == 200]
         assert len(votes) >= 36 and sum(about["retries"] for about in votes) > 3

@@ -9,44 +9,44 @@ from pets.mock.completions import parse_request
 
 from .conftest import answers, events
 
+BAD_FIELDS = [
+    ({"n": 0}, "n"),
+    ({"n": 129}, "n"),
+    ({"n": True}, "n"),
+    ({"n": 10**400}, "n"),
+    ({"seed": "7"}, "seed"),
+    ({"seed": 1.5}, "seed"),
+    ({"temperature": 2.5}, "temperature"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"top_p": -1}, "top_p"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"stop": 5}, "stop"),
+    ({"stop": ["a", 5]}, "stop"),
+    ({"stream": "yes"}, "stream"),
+    ({"stream_options": {"include_usage": True}}, "stream_options"),
+    ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+    ({"stream": True, "stream_options": 3}, "stream_options"),
+    ({"top_logprobs": 5}, "top_logprobs"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    ({"logprobs": 5}, "logprobs"),
+    ({"messages": []}, "messages"),
+    ({"messages": "hello"}, "messages"),
+    ({"messages": [{"content": "no role"}]}, "messages"),
+    ({"messages": [{"role": "user", "content": 5}]}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}, "messages"),
+    ({"model": None}, "model"),
+]
 
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"n": 0}, "n"),
-        ({"n": 129}, "n"),
-        ({"n": True}, "n"),
-        ({"n": 10**400}, "n"),
-        ({"seed": "7"}, "seed"),
-        ({"seed": 1.5}, "seed"),
-        ({"temperature": 2.5}, "temperature"),
-        ({"temperature": "hot"}, "temperature"),
-        ({"top_p": -1}, "top_p"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"stop": 5}, "stop"),
-        ({"stop": ["a", 5]}, "stop"),
-        ({"stream": "yes"}, "stream"),
-        ({"stream_options": {"include_usage": True}}, "stream_options"),
-        ({"stream": True, "stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
-        ({"stream": True, "stream_options": 3}, "stream_options"),
-        ({"top_logprobs": 5}, "top_logprobs"),
-        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
-        ({"logprobs": 5}, "logprobs"),
-        ({"messages": []}, "messages"),
-        ({"messages": "hello"}, "messages"),
-        ({"messages": [{"content": "no role"}]}, "messages"),
-        ({"messages": [{"role": "user", "content": 5}]}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}, "messages"),
-        ({"model": None}, "model"),
-    ],
-)
-def test_a_bad_field_is_named(serve, fields, param):
+
+def test_a_bad_field_is_named(serve):
     client = serve()
-    reply = client.chat(**fields)
-    error = reply.json()["error"]
-    assert reply.status_code == 400 and error["param"] == param
-    assert error["type"] == "invalid_request_error" and set(error) == {"message", "type", "param", "code"}
-    assert client.stats()["refused"] == 1 and client.stats()["traces"] == 0
+    for refused, (fields, param) in enumerate(BAD_FIELDS, 1):
+        reply = client.chat(**fields)
+        error = reply.json()["error"]
+        assert (reply.status_code, error["param"]) == (400, param), fields
+        assert error["type"] == "invalid_request_error", fields
+        assert set(error) == {"message", "type", "param", "code"}, fields
+        assert (client.stats()["refused"], client.stats()["traces"]) == (refused, 0), fields
 
 
 @pytest.mark.parametrize("prompt", [None, 5, [], ["a", 5], [1, 2, 3], ["q"] * 129])

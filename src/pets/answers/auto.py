@@ -19,7 +19,7 @@ from pets.answers.final import places, visible_text
 from pets.answers.json import Json
 from pets.answers.math import Math
 from pets.answers.number import Number
-from pets.answers.text import Text, is_date_or_time
+from pets.answers.text import DATE_OR_TIME, Text
 from pets.answers.yesno import YesNo
 from pets.patterns import BLANK, END, Pattern
 
@@ -148,7 +148,7 @@ def _is_number(text: str, *, counted: bool, named: bool) -> bool:
     number, words = Number().read(text), Text().read(text)
     if number is None or words is None or counted:
         return number is not None and not (words is None and named)
-    if is_date_or_time(words.form):
+    if DATE_OR_TIME.fullmatch(words.form):
         return False
     spelling = quantity.with_points(words.spelling) if quantity.writes_decimal_commas(text) else words.spelling
     spelling = OF_NUMBER.sub("", spelling)

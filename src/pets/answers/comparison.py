@@ -61,7 +61,7 @@ class ComparisonWorker:
                 process = self._process or self._start()
                 reply, killed = self._exchange(process, request, max(LEAST_CLOCK_S, CLOCK_PER_CPU * seconds))
                 value, used = json.loads(reply) if reply else (None, None)
-                _charge(seconds if used is None else used)
+                _THREAD.seconds = worker_seconds() + (seconds if used is None else used)
                 if killed or (reply and used is None):
                     return OUT_OF_TIME
                 if reply:
@@ -173,10 +173,6 @@ _THREAD = threading.local()
 def worker_seconds() -> float:
     """Processor seconds that workers have spent on this thread's questions."""
     return getattr(_THREAD, "seconds", 0.0)
-
-
-def _charge(seconds: float) -> None:
-    _THREAD.seconds = worker_seconds() + seconds
 
 
 @lru_cache(maxsize=CACHED_REPLIES)

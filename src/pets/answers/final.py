@@ -58,22 +58,14 @@ TAILS = [
 ]
 MAX_TAIL_CHARS = 120  # more than any of them takes
 ANNOUNCEMENT = Pattern(_blanks("|".join([words("unspaced_announcements"), words("choosing")])))
-
-
-def _verdict() -> str:
-    """What follows an answer: "is the correct answer". Three adjectives at most: a match looks no further ahead."""
-    right = words("right")
-    latin = [
-        rf"(?:{verbs})\s+(?:(?:{words('adverbs')})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{right})\s+){{0,3}}(?:{nouns})(?:\s+(?:{right}))?|(?:{right}))"
-        for verbs, articles, nouns in TABLES["verdicts"]
-    ]
-    alone = rf"›(?:[^\w\s]|\z|\s+{other_than('only', 'if', 'when', 'that', 'in', 'to', 'about', 'for')})"
-    fitting = r"makes? (?:the )?most sense|(?:best )?fits? (?:best|better|the description)|it is›[.!]"
-    unspaced = "(?:选项)?是?(?:正确|正確|最佳)(?:的)?(?:答案|选项|選項)?|是(?:正确)?答案|が正解|が正しい|[이가] 정답"
-    return _blanks("|".join([f"(?:{'|'.join(latin)}){alone}", fitting, unspaced]))
-
-
-VERDICT = Pattern(_verdict())
+# What follows an answer: "is the correct answer". Three adjectives at most: a match looks no further ahead.
+RIGHT = words("right")
+LATIN_VERDICTS = [
+    rf"(?:{verbs})\s+(?:(?:{words('adverbs')})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{RIGHT})\s+){{0,3}}(?:{nouns})(?:\s+(?:{RIGHT}))?|(?:{RIGHT}))"
+    for verbs, articles, nouns in TABLES["verdicts"]
+]
+ALONE = rf"›(?:[^\w\s]|\z|\s+{other_than('only', 'if', 'when', 'that', 'in', 'to', 'about', 'for')})"
+VERDICT = Pattern(_blanks(f"(?:{'|'.join(LATIN_VERDICTS)}){ALONE}|{words('other_verdicts')}"))
 WEAK = Pattern(rf"(?:{_blanks(words('weak_nouns'))})[*_]*\s*(?:{SIGN})")
 HEADING = Pattern(
     rf"(?m)^[#>*_ \t]{{0,20}}(?:the\s|my\s)?(?:final\s|correct\s|{_blanks(words('right'))}\s)?"
@@ -408,7 +400,10 @@ def _statements(text: str) -> Iterator[tuple[Place, str]]:
     verdicts = [match.span() for match in VERDICT.finditer(folded) if _word_starts(folded, match.start())]
     events = [(end, end, False) for end, _ in _corrections(folded)]
     events += [(start, end, True) for start, end in verdicts]
-    events += [(start, end, False) for start, end in _announcements(text, folded) if not _covered(start, verdicts)]
+    for start, end in _announcements(text, folded):
+        before = bisect_right(verdicts, (start, 0)) - 1
+        if before < 0 or start >= verdicts[before][1]:  # within no verdict
+            events.append((start, end, False))
     passages = 0
     for start, end, reverse in sorted(set(events), key=lambda event: event[1], reverse=True)[:MAX_EVENTS]:
         passage = _subject(text, folded, start) if reverse else _rest(text, end)
@@ -418,12 +413,6 @@ def _statements(text: str) -> Iterator[tuple[Place, str]]:
         passages += 1
         if passages == MAX_CUES or NEGATION.match(_fold(passage)):
             return
-
-
-def _covered(index: int, spans: list[tuple[int, int]]) -> bool:
-    """Whether it lies within one of the spans, which are in order."""
-    before = bisect_right(spans, (index, 0)) - 1
-    return before >= 0 and index < spans[before][1]
 
 
 def _announcements(text: str, folded: str) -> Iterator[tuple[int, int]]:
@@ -509,7 +498,10 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
     lines = _listed(plain_lines(text))
     if not lines:
         return
-    last = _last_sentence_if_open(_without_goodbye(lines[-1]))
+    last = _without_goodbye(lines[-1])
+    if not CLOSED.search(last[-MAX_JOINT_CHARS:]):  # what stands before a sentence that does not end is no conclusion
+        ends = [end.end() for end in SENTENCE_END.finditer(last)]
+        last = last[ends[-1] :] if ends and len(last[: ends[-1]].split()) > 3 and len(last) - ends[-1] > 1 else last
     if _open_ended(last):
         return
     if len(last) > MAX_PASSAGE_CHARS:
@@ -532,14 +524,6 @@ def _listed(lines: list[str]) -> list[str]:
             break
         points.append(point[1])
     return [*lines[: -len(points)], ", ".join(reversed(points))] if len(points) > 1 else lines
-
-
-def _last_sentence_if_open(line: str) -> str:
-    """The line; where its last sentence does not end, that sentence alone: what stood before it was no conclusion."""
-    if CLOSED.search(line[-MAX_JOINT_CHARS:]):
-        return line
-    ends = [end.end() for end in SENTENCE_END.finditer(line)]
-    return line[ends[-1] :] if ends and len(line[: ends[-1]].split()) > 3 and len(line) - ends[-1] > 1 else line
 
 
 def _open_ended(line: str) -> bool:

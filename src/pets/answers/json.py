@@ -76,8 +76,11 @@ class Json(AnswerType):
             try:
                 value = _parse(answer)
                 answer, before = value if type(value) is str else _write(value, _paths(self.ignore.split())), answer
-            except ValueError:
-                return _plain_text(answer)
+            except ValueError:  # a text that is no JSON: with single spaces
+                try:
+                    return _composed(" ".join(answer.split())) or None if len(answer) <= MAX_CHARS else None
+                except ValueError:
+                    return None
             if answer == before:
                 return None if answer == "null" else answer
         return None
@@ -196,14 +199,6 @@ def _composed(text: str) -> str:
         if accents > MAX_ACCENTS:
             raise ValueError("too many accents")
     return unicodedata.normalize("NFC", text)
-
-
-def _plain_text(text: str) -> str | None:
-    """A field's text that is no JSON: in NFC, with single spaces."""
-    try:
-        return _composed(" ".join(text.split())) or None if len(text) <= MAX_CHARS else None
-    except ValueError:
-        return None
 
 
 def _paths(names: Iterable[str]) -> Paths:

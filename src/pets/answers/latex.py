@@ -8,7 +8,7 @@ r"""Rewrites LaTeX until only what carries meaning is left: cheap, and enough fo
 
 from string import ascii_letters
 
-from pets.answers.phrases import words
+from pets.answers.phrases import TABLES, characters, words
 from pets.answers.quantity import UNIT_WORD
 from pets.patterns import Match, Pattern
 
@@ -17,53 +17,22 @@ ALPHABET = words("latex_alphabet")
 MATH = frozenset(f"{words('latex_functions')}|{ALPHABET}|{words('latex_operations')}".split("|"))
 COMMANDS = MATH | frozenset(words("latex_others").split("|"))
 
-UNICODE = str.maketrans({
-    **dict.fromkeys("−–", "-"), "π": r"\pi ", "∞": r"\infty ", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ",
-    "÷": r"\div ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "±": r"\pm ", "∪": r"\cup ", "∩": r"\cap ",
-    "∈": r"\in ", "∫": r"\int ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "⁻": "-",
-    "°": r"^{\circ}", "√": r"\sqrt ", "≈": r"\approx ", "\u00a0": " ",
-    **{power: f"^{{{digit}}}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-})  # fmt: skip
+LATEX, FRAGMENTS = TABLES["latex"], {**TABLES["latex"]["fragments"], "unit": UNIT_WORD}
+UNICODE = characters(LATEX["characters"]) | {ord(power): f"^{{{digit}}}" for digit, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+FONT = FRAGMENTS["font"]
 
-FONT = r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it|sf|normal)|mbox|operatorname\*?)\s*"
-NOT_ARROW = r"›(?:\z|[^a]|a(?:\z|[^r]|r(?:\z|[^r]|r(?:\z|[^o]|o(?:\z|[^w])))))"
-NO_NAME, NO_LETTER, NO_DIGIT = r"(?:\A|[^a-zA-Z\\])‹", r"›(?:[^a-zA-Z]|\z)", r"›(?:\D|\z)"
-# In order: what is written, what the rule needs to be tried at all, and what stands for it.
-FIRST_RULES = [(Pattern(pattern, needs), replacement) for pattern, needs, replacement in (
-    (r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}", "box", r"\1"),
-    (rf"\\(?:displaystyle|textstyle|limits|(?:left|right|[bB]igg?[lr]?){NOT_ARROW})", "\\", ""),
-    (r"\\[dtc]frac", "frac", r"\\frac"),
-    (r"\\(?:leq(?:slant)?|leqq)", r"\leq", r"\\le "),
-    (r"\\(?:geq(?:slant)?|geqq)", r"\geq", r"\\ge "),
-    (r"\\neq", r"\neq", r"\\ne "),
-    (r"<=", "<=", r"\\le "),
-    (r">=", ">=", r"\\ge "),
-    (r"\\varnothing", r"\varnothing", r"\\emptyset "),
-    (rf"{FONT}\{{\s*(?:and|or)\s*\}}|[\w)}}\]$]‹\s+(?:and|or)\s+›[-\w(\\$]", "", ","),
-    (r"(?i)(?:\A|[^a-z\\])‹(?:(?:positive )?infinity|\+\\infty)›(?:[^a-z]|\z)", "", r"\\infty "),
-    (r"(?i)\A(?:(?:there (?:is|are) )?no (?:real )?solutions?\.?|\\\{\s*\\\}|empty set)›\n?\z", "", r"\\emptyset "),
-    (r"(?i)\A(?:(?:all|the) reals?(?: numbers?)?\.?|\\mathbb\s*\{?R\}?)›\n?\z", "", r"(-\\infty,\\infty)"),
-    (rf"[\d)}}]‹\s*{FONT}\{{\s*(?:{UNIT_WORD}|[a-zA-Z])\s*\}}(?:\^\{{?[23]\}}?)?›\n?\z", "\\", ""),
-    (rf"{FONT}\{{([^{{}}]*)\}}", "\\", r"\1"),
-    (r"\{,\}", "{,}", ","),
-    (r"\\?%|\\\$", "", ""),
-)]  # fmt: skip
-LAST_RULES = [(Pattern(pattern, needs), replacement) for pattern, needs, replacement in (
-    (r"\*\*›[\d({a-z]", "**", "^"),
-    (r"\*›[\d({a-z\\]", "*", r"\\cdot "),
-    (rf"{NO_NAME}sqrt\s*\(([^()]*)\)", "sqrt", r"\\sqrt{\1}"),
-    (rf"{NO_NAME}pi{NO_LETTER}", "pi", r"\\pi "),
-    (rf"{NO_NAME}((?:arc)?(?:sin|cos|tan)|cot|sec|csc|ln|log|exp)›\s?[({{\d]", "", r"\\\1 "),
-    (r"\A[=\s]+", "", ""),
-    (rf"\\sqrt\s*(\d|[a-zA-Z]){NO_DIGIT}", r"\sqrt", r"\\sqrt{\1}"),
-    (rf"\\frac\s*(\d)\s*(\d){NO_DIGIT}", r"\frac", r"\\frac{\1}{\2}"),
-    (r"\\frac\s*(\d|[a-zA-Z])\s*›\{", r"\frac", r"\\frac{\1}"),
-    (rf"(\\frac\s*\{{[^{{}}]*\}})\s*(\d|[a-zA-Z]){NO_DIGIT}", r"\frac", r"\1{\2}"),
-    (r"\^\s*(-?\d+|[a-zA-Z])", "^", r"^{\1}"),
-    (r"_\s*([\da-zA-Z])", "_", r"_{\1}"),
-    (r"(\A|[(\[{,;+\-=<>])(\d+)/(\d+)›(?:\n?\z|[)\]},;+\-=<>])", "/", r"\1\\frac{\2}{\3}"),
-    (r"[^\n][^\n]\d‹\s›\d{3}(?:\D|\z)", "", ""),
-)]  # fmt: skip
+
+def _rules(stage: str) -> list[tuple[Pattern, str]]:
+    """The rules of the table, in order: what is written, and what stands for it."""
+    rules = []
+    for written, needs, replacement in LATEX[stage]:
+        for name, fragment in FRAGMENTS.items():
+            written = written.replace(f"<{name}>", fragment)
+        rules.append((Pattern(written, needs), replacement))
+    return rules
+
+
+FIRST_RULES, LAST_RULES = _rules("first"), _rules("last")
 TRAILING = "".join(filter(str.isspace, map(chr, range(0x3001)))) + ".,;:\\"
 OPTION = Pattern(r"\A\(([A-Z])\)›\n?\z")
 DEGREE = Pattern(r"\^\s*\{?\s*\\circ\s*\}?|\\degree›(?:[^a-z]|\z)", needs="\\")

@@ -113,13 +113,14 @@ class Math(AnswerType):
             number = _number(first)
         sentence = SENTENCE.split(bare)[0].strip("*_ \"'“”")
         expression = UNITS.sub("", SAID.split(sentence)[-1])
-        if number is None and _is_expression(expression):
+        if number is None and len(expression) <= MAX_EXPRESSION_CHARS and _is_expression(expression):
             return self._formula(_result(expression))
         if number is None:
             number = (quantity.concluded if place == "line" else quantity.stated)(prose)
         if number is None and (verbal := VERBAL.search(passage)):
             return self._formula(verbal[0])
-        if number is None and place != "line" and _is_short(sentence):
+        is_short = len(sentence) <= MAX_EXPRESSION_CHARS and len(sentence.split()) <= MAX_WORDS
+        if number is None and place != "line" and is_short:
             return self._formula(sentence)
         return None if number is None else Reading(quantity.show(number), number.written.strip())
 
@@ -220,19 +221,11 @@ def _result(formula: str) -> str:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether it is written in signs, not in words."""
-    return len(text) <= MAX_EXPRESSION_CHARS and EXPRESSION.fullmatch(text) is not None and not _has_words(text)
-
-
-def _has_words(text: str) -> bool:
-    """Whether a word of three letters stands in it that is neither a command nor a function."""
+    """Whether it is written in signs: no word of three letters that is neither a command nor a function."""
+    if EXPRESSION.fullmatch(text) is None or max(text) > LAST_SIGN:
+        return False
     words = (word for backslash, word in WORD.findall(text) if not backslash)
-    return max(text) > LAST_SIGN or any(len(word) >= 3 and word not in FUNCTION_NAMES for word in words)
-
-
-def _is_short(text: str) -> bool:
-    """Whether it can be an answer in words."""
-    return len(text) <= MAX_EXPRESSION_CHARS and len(text.split()) <= MAX_WORDS
+    return not any(len(word) >= 3 and word not in FUNCTION_NAMES for word in words)
 
 
 def _unline(first: str, second: str) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from fractions import Fraction
 from math import factorial, isqrt
 from operator import add, mul, sub, truediv
 
+from pets.answers.phrases import TABLES, characters
 from pets.patterns import Match, Pattern
 
 MAX_DIGITS, MAX_EXPONENT, MAX_CHARS = 4000, 1000, 10_000  # 1e999999999 is hostile, not a number to write out
@@ -25,13 +26,7 @@ MAX_LAYERS = 20  # of dressing, one around the other
 FIRST_TOO_LARGE = 10**MAX_DIGITS
 
 
-SIGNS = str.maketrans({
-    **dict.fromkeys("−–‒﹣－", "-"), "＋": "+", "⁄": "/", "∕": "/", "．": ".", "，": ",", "％": "%", "’": "'",
-    **dict.fromkeys("×·⋅∙✕", "*"), "÷": "/", **dict.fromkeys("\u00a0\u2009\u202f\u2007\u3000", " "),
-    "½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅖": " 2/5", "⅗": " 3/5",
-    "⅘": " 4/5", "⅙": " 1/6", "⅚": " 5/6", "⅛": " 1/8", "⅜": " 3/8", "⅝": " 5/8", "⅞": " 7/8", "√": r"\sqrt ",
-    "（": "(", "）": ")", "＝": "=", "：": ":",
-})  # fmt: skip
+SIGNS = characters(TABLES["signs"])
 RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 POWERS = Pattern("⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 FONT = Pattern(r"\\(?:text(?:bf|it|rm|normal)?|math(?:rm|bf|it|sf)|mbox)\s*\{([^{}]*)\}")
@@ -73,9 +68,8 @@ class _DoubtError(Exception):
 
 def number_at(text: str, start: int) -> _Result:
     """The value of the longest arithmetic at ``start`` of a :func:`plain` text, and where it ends."""
-    reader = _Reader(text)
     try:
-        return reader.sum(start, 0)
+        return _Reader(text).sum(start, 0)
     except (_DoubtError, ZeroDivisionError):
         return None
 
@@ -195,16 +189,12 @@ class _Reader:
             return self._fraction(index + 5, depth)
         if root := ROOT.match(self.text, index):
             return self._root(root, depth)
-        for opening, closing in ("()", "{}"):
-            if self.text.startswith(opening, index):
-                return self._bracketed(index, closing, depth)
-        return None
+        return self._bracketed(index, "(", ")", depth) or self._bracketed(index, "{", "}", depth)
 
-    def braced(self, index: int, depth: int) -> _Result:
-        """``{ sum }``."""
-        return self._bracketed(index, "}", depth) if self.text.startswith("{", index) else None
-
-    def _bracketed(self, index: int, closing: str, depth: int) -> _Result:
+    def _bracketed(self, index: int, opening: str, closing: str, depth: int) -> _Result:
+        """A sum in brackets of one kind."""
+        if not self.text.startswith(opening, index):
+            return None
         inner = self.sum(index + 1 + self.text.startswith(" ", index + 1), depth + 1)
         if inner is None:
             return None
@@ -257,12 +247,12 @@ class _Reader:
         index += self.text.startswith(" ", index)
         if self.text[index : index + 1] in tuple(DIGITS):
             return Fraction(int(self.text[index])), index + 1
-        return self.braced(index, depth)
+        return self._bracketed(index, "{", "}", depth)
 
     def _root(self, root: Match, depth: int) -> _Result:
         """The root of a square, or of another power, that comes out even."""
         start = root.end() + self.text.startswith(" ", root.end())
-        inner = self.braced(start, depth)
+        inner = self._bracketed(start, "{", "}", depth)
         if inner is None and self.text.startswith("(", start):
             inner = self.atom(start, depth + 1)
         elif inner is None and (end := _digits_end(self.text, start)) > start:
@@ -300,16 +290,7 @@ def _whole_root(value: int, degree: int) -> int | None:
 # In words
 
 
-BELOW_TWENTY = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-    " eighteen nineteen"
-)
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-SMALL = {word: value for value, word in enumerate(BELOW_TWENTY.split())}
-SMALL |= {word: 20 + 10 * index for index, word in enumerate(TENS.split())} | {"fourty": 40}
-LARGE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-PART_NAMES = "third fourth fifth sixth seventh eighth ninth tenth"
-PARTS = {word: value for value, word in enumerate(PART_NAMES.split(), 3)} | {"quarter": 4, "hundredth": 100}
+SMALL, LARGE, PARTS = (TABLES["number_words"][name] for name in ("small", "large", "parts"))
 PARTS |= {f"{word}s": value for word, value in PARTS.items()} | {"half": 2, "halves": 2}
 OTHERS = {"hundred", "and", "a", "an", "dozen", "point"}
 MAX_WORDS = 30

@@ -18,7 +18,7 @@ from typing import ClassVar
 from pets.answers import quantity, rational
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Reading
 from pets.answers.final import places, strip_openers
-from pets.answers.phrases import words
+from pets.answers.phrases import TABLES, words
 from pets.patterns import END, START, Pattern
 from pets.patterns import LETTER as WORD_LETTER
 
@@ -47,14 +47,10 @@ COMMA = Pattern(r"[,;]› ")
 LIST_AND = Pattern(r",? (?:and|&)› [^ ]")  # "red, green and blue" is "red, green, blue"
 APOSTROPHE = Pattern(r"[a-z]‹['’`]›(?:[a-z ]|\z)")
 QUOTES = str.maketrans("", "", '"“”«»')
-SPELLINGS = {"mt": "mount", "st": "saint", "ft": "fort", "dr": "doctor", "mr": "mister", "&": "and", "okay": "ok"}
+SPELLINGS: dict[str, str] = TABLES["spellings"]
+SYNONYMS: dict[str, str] = TABLES["synonyms"]
+NAMED_TIMES: dict[str, str] = TABLES["times_of_day"]
 SPELLED = Pattern(r"(?:\A|\s)‹(?:(?:mt|st|ft|dr|mr|&)› [a-z]|okay›(?:\s|\z))")
-SYNONYMS = {
-    "usa": "united states",
-    "united states of america": "united states",
-    "uk": "united kingdom",
-    "great britain and northern ireland": "united kingdom",
-}
 SHORT_STATES = Pattern(r"(?:the )?U\.?S\.?\.?")
 YES_OR_NO = Pattern(
     rf"(?i)(yes|no|true|false)(?:\s*[,;:!—–]|\.\s+(?:{WORD_LETTER}|_)|\s+-\s"
@@ -440,10 +436,24 @@ def iso_date(text: str) -> str | None:
     >>> iso_date("05/01/2021"), iso_date("5/1/2021"), iso_date("2/30/2021 or so")
     ('5/1/2021', '5/1/2021', None)
     """
+    if len(text) > MAX_DATE_CHARS:
+        return None
     try:
-        return None if len(text) > MAX_DATE_CHARS else _iso_date(text)
+        if (match := YEAR_FIRST.fullmatch(text)) and match[2] == match[4]:
+            return _iso(int(match[1]), int(match[3]), int(match[5]))
+        if match := MONTH_FIRST.fullmatch(text):
+            return _iso(int(match[3] or 0), MONTHS[match[1]], int(match[2]))
+        if match := DAY_FIRST.fullmatch(text):
+            return _iso(int(match[3] or 0), MONTHS[match[2]], int(match[1]))
     except ValueError:  # there is no such day
         return None
+    if (match := FIGURES.fullmatch(text)) and match[2] == match[4]:
+        return f"{int(match[1])}/{int(match[3])}/{match[5]}"
+    return text if PARTIAL.fullmatch(text) else None
+
+
+def _iso(year: int, month: int, day: int) -> str:
+    return date(year or LEAP_YEAR, month, day).isoformat() if year else f"--{date(LEAP_YEAR, month, day):%m-%d}"
 
 
 def moments_in(text: str) -> list[str]:
@@ -456,8 +466,7 @@ def moments_in(text: str) -> list[str]:
 
 
 CLOCK = Pattern(r"(\d{1,2})(?:[:.](\d\d))?(?: ?([ap])\.? ?m\.?| uhr| o['’]?clock)?")
-NAMED_TIMES = {"noon": "12:00", "midday": "12:00", "12 noon": "12:00", "midnight": "00:00", "12 midnight": "00:00"}
-CLOCK_FORM = Pattern(r"\d{1,2}:\d\d|--\d\d-\d\d|\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/\d{4}")
+DATE_OR_TIME = Pattern(r"\d{1,2}:\d\d|--\d\d-\d\d|\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/\d{4}")
 
 
 def clock_time(text: str) -> str | None:
@@ -476,24 +485,3 @@ def clock_time(text: str) -> str | None:
     if half:
         return f"{hour % 12 + 12 * (half == 'p'):02}:{minutes}"
     return f"{figures}:{minutes}"
-
-
-def is_date_or_time(form: str) -> bool:
-    """Whether a canonical form is a date or a time of day."""
-    return CLOCK_FORM.fullmatch(form) is not None
-
-
-def _iso_date(text: str) -> str | None:
-    if (match := YEAR_FIRST.fullmatch(text)) and match[2] == match[4]:
-        return _iso(int(match[1]), int(match[3]), int(match[5]))
-    if match := MONTH_FIRST.fullmatch(text):
-        return _iso(int(match[3] or 0), MONTHS[match[1]], int(match[2]))
-    if match := DAY_FIRST.fullmatch(text):
-        return _iso(int(match[3] or 0), MONTHS[match[2]], int(match[1]))
-    if (match := FIGURES.fullmatch(text)) and match[2] == match[4]:
-        return f"{int(match[1])}/{int(match[3])}/{match[5]}"
-    return text if PARTIAL.fullmatch(text) else None
-
-
-def _iso(year: int, month: int, day: int) -> str:
-    return date(year or LEAP_YEAR, month, day).isoformat() if year else f"--{date(LEAP_YEAR, month, day):%m-%d}"

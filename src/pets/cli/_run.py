@@ -5,7 +5,7 @@ import itertools
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
@@ -203,7 +203,7 @@ async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solu
             summary = AnswerSummary.of(engine.answers())
             say(f"`pets runs export {solution.run} -o FILE` writes the answers.")
         else:
-            summary = write_answers(engine, _spared(output, solution.answered))
+            summary = write_answers(engine.answers(), _spared(output, solution.answered))
         _print_summary(engine, solution, summary)
         return solution, summary
 
@@ -302,17 +302,17 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}"
 
 
-def write_answers(engine: Engine, output: Path | None) -> AnswerSummary:
-    """Write every question's answer to a file or stdout; the answers in a few numbers."""
+def write_answers(answers: Iterable[Answer], output: Path | None, *, told: bool = True) -> AnswerSummary:
+    """Write every question's answer to a file or stdout; the answers in a few numbers, ``told`` of a file."""
     summary = AnswerSummary()
 
     def rows() -> Iterator[Mapping[str, Any]]:
-        for answer in engine.answers():
+        for answer in answers:
             summary.add(answer)
             yield answer.to_plain()
 
     write_output(rows(), output, ANSWER_COLUMNS)
-    if output is not None:
+    if output is not None and told:
         say(f"{output}: {answered_words(summary)}.")
     return summary
 
@@ -387,12 +387,6 @@ def _share(right: int, questions: int) -> str:
     return f"{share:.3f} ({low:.3f} to {high:.3f})"
 
 
-def _expected_words(zone: float) -> str:
-    if not zone:
-        return "Expected self-consistency"
-    return f"Expected share of answers that no other is ahead of by more than {100 * zone:g} points"
-
-
 def _end_words(engine: Engine, solution: Solution) -> Iterator[str]:
     """Why a run that has ended could not buy more, and which target it missed."""
     cap, target = engine.spec.spending.max_traces, engine.spec.spending.target_consistency
@@ -439,10 +433,11 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     cancelled = f" and {solution.cancelled:,} cancelled when their vote was settled" if solution.cancelled else ""
     traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed){cancelled}"
     tokens = f"{count(solution.tokens, 'token')} and {solution.prompt_tokens:,} of prompts"
+    share = f"share of answers that no other is ahead of by more than {100 * solution.zone:g} points"
     words = [
         f"{answered_words(summary).capitalize()}, {traces}, {tokens}{cost}.",
         f"Spent {amount_words(solution.spent, solution.unit)} of {amount_words(solution.total, solution.unit)}.",
-        f"{_expected_words(solution.zone)} {mean:.3f}{interval}.",
+        f"Expected {share if solution.zone else 'self-consistency'} {mean:.3f}{interval}.",
         *_end_words(engine, solution),
         *remarks(summary, engine.spec.drawn.max_tokens),
     ]

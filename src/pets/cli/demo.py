@@ -274,7 +274,11 @@ def demo_page(recorded: RecordedPart, live: LivePart) -> str:
         "Recorded vote: that of 128 traces.",
     )
     page = Page(recorded.title, " ".join(recorded.sentences))
-    page.tiles(_tiles(recorded))
+    note = f"traces per question for {LEVEL:.0%} of the answers"
+    page.tiles([
+        Tile(policy, "never" if traces is None else f"{traces:.1f}", note, headline=policy == OURS)
+        for policy, traces in recorded.crossings.items()
+    ])  # fmt: skip
     styles = line_styles(POLICIES)
     curves, name = [*recorded.curves.values()], "questions with the answer of all traces"
     panel = curve_panel(curves, styles, name, recorded.size, [Bound(LEVEL, "level")])
@@ -289,14 +293,6 @@ def demo_page(recorded: RecordedPart, live: LivePart) -> str:
     page.section("What this is")
     page.notes(notes)
     return page.html()
-
-
-def _tiles(recorded: RecordedPart) -> list[Tile]:
-    note = f"traces per question for {LEVEL:.0%} of the answers"
-    return [
-        Tile(policy, "never" if traces is None else f"{traces:.1f}", note, headline=policy == OURS)
-        for policy, traces in recorded.crossings.items()
-    ]
 
 
 def _after(traces: float | None) -> str:

@@ -91,10 +91,11 @@ def mock(source: str, answers: MockAnswerOptions, server: MockServerOptions) -> 
     pets mock --fault rate-limit=0.1:2 --fault error-500=0.05 --fault hang=0.02
     curl localhost:8000/v1/completions -d '{"model": "mock", "prompt": "q7", "n": 4}'
     """
+    asked = {problem.prompt.content: problem.id for problem in question_set("starter").problems}
     model = MockModel(
         _answer_source(source, answers),
         faults=answers.faults,
-        prompts=_starter_prompts(),
+        prompts={prompt: id for prompt, id in asked.items() if isinstance(prompt, str)},  # few-shot ones: without ids
         on_unmatched=_warn,
         model=server.model,
         api_key=server.api_key,
@@ -110,12 +111,6 @@ def mock(source: str, answers: MockAnswerOptions, server: MockServerOptions) -> 
     counts = "".join(f", {name} {number}" for name, number in sorted(stats.faults.items()))
     unmatched = f", prompts that name no question: {stats.unmatched}" if stats.unmatched else ""
     say(f"Requests: {stats.requests}, traces served: {stats.traces}{counts}{unmatched}.")
-
-
-def _starter_prompts() -> dict[str, str]:
-    """What `pets solve starter` asks: few-shot prompts, which hold no ids."""
-    problems = question_set("starter").problems
-    return {problem.prompt.content: problem.id for problem in problems if isinstance(problem.prompt.content, str)}
 
 
 def _warn(prompt: str) -> None:

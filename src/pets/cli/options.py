@@ -62,18 +62,6 @@ HEADER: Any = option(
 )
 
 
-def read_keys(names: Sequence[str]) -> str | Sequence[str | None] | None:
-    """The keys that the environment holds under ``names``: one for all servers, or one for each.
-
-    Those of one of several models, MODEL=NAME, come as MODEL=KEY.
-    """
-    parts = [name.rpartition("=") for name in names]
-    keys = [os.environ.get(variable) for _, _, variable in parts]
-    if any(model for model, _, _ in parts):
-        return [f"{model}{equals}{key}" for (model, equals, _), key in zip(parts, keys, strict=True) if key]
-    return keys[0] if len(keys) == 1 else keys
-
-
 @option_group("Questions")
 class QuestionOptions:
     """Which questions of a file."""
@@ -129,8 +117,12 @@ class ServerOptions:
 
     @property
     def keys(self) -> str | Sequence[str | None] | None:
-        """The key of all servers, or of each."""
-        return read_keys(self.key_env)
+        """The key of all servers, or of each, from the environment; one model's of several comes as MODEL=KEY."""
+        parts = [name.rpartition("=") for name in self.key_env]
+        keys = [os.environ.get(variable) for _, _, variable in parts]
+        if any(model for model, _, _ in parts):
+            return [f"{model}{equals}{key}" for (model, equals, _), key in zip(parts, keys, strict=True) if key]
+        return keys[0] if len(keys) == 1 else keys
 
     @property
     def headers(self) -> dict[str, str]:

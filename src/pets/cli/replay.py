@@ -23,7 +23,7 @@ from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._terminal import say
 from pets.cluster import RayCluster
 from pets.errors import InputError
-from pets.lab import PoolResult, ReplayConfig, Row, certificates, read_answers, rows
+from pets.lab import PoolResult, ReplayConfig, certificates, read_answers, rows
 from pets.lab import replay as run
 from pets.lab.calibration import CERTIFIED_AT
 from pets.lab.mixture import SIZES, choose_and_score, mixture_lab, shares_of, usual_mixtures
@@ -154,7 +154,10 @@ def replay(
     table = [replace(row, files=files) for row in rows(results)]
 
     def print_people() -> None:
-        _print_tables(results, table)
+        for pool in results:
+            print_table(clock_table(pool) if pool.config.clock else pool_table(pool, table), keys=2)
+        if (certified := certificate_table(table)) is not None:
+            print_table(certified, keys=2)
         for mixture in mixtures:
             _print_mixture(mixture, protocol, reading.answer)
 
@@ -198,13 +201,6 @@ def _print_notes(result: PoolResult, pool: Pool, pool_size: int) -> None:
         halves = result.config.reference == "disjoint"
         why = "its halves have no more" if halves else f"its shortest question has no more{hint}"
         say(f"{result.pool}: {result.size} traces per question, {why}.")
-
-
-def _print_tables(results: Sequence[PoolResult], table: Sequence[Row]) -> None:
-    for pool in results:
-        print_table(clock_table(pool) if pool.config.clock else pool_table(pool, table), keys=2)
-    if (certified := certificate_table(table)) is not None:
-        print_table(certified, keys=2)
 
 
 def _print_mixture(mixture: MixedPools, protocol: ReplayConfig, answer: str | None) -> None:

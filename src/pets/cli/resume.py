@@ -131,7 +131,7 @@ def _read_replies(location: str, run: str, kept: ResumedRunOptions, changed: Spe
             raise InputError(f'"{error.filename}": {error.strerror}. Name a file of replies.') from None
         sampler = BatchSampler(NO_SERVER, stored.settings.model, FileBatches(replies=lines))
         engine = Engine.resume(location, run, sampler=sampler, answer=kept.answer, budget=kept.budget, **changed.said)
-        asyncio.run(run_jobs(engine, drain=True, then=lambda: write_answers(engine, output)))
+        asyncio.run(run_jobs(engine, drain=True, then=lambda: write_answers(engine.answers(), output)))
     solution, left = engine.solution(), sampler.left
     say(f"{count(len(lines), 'line')} read; the run has {count(solution.traces, 'trace')} so far.")
     if lines.failed:

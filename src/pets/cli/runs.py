@@ -13,7 +13,7 @@ import click
 from pets.answers.auto import kinds_words
 from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import FORMAT, Format, check_rows_output, count, make_table, print_rows, print_table, write_output
-from pets.cli._run import ANSWER_COLUMNS, answered_words
+from pets.cli._run import ANSWER_COLUMNS, answered_words, write_answers
 from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
 from pets.core.money import amount_words
@@ -132,8 +132,9 @@ def export(context: click.Context, run: str, output: ExportOptions, answer: str 
         if pooled:
             written = _write_pool(view, output.output, output.texts)
         else:
-            columns = ANSWER_COLUMNS if output.what == "results" else None
-            written = write_output(_records(view, output.what), output.output, columns)
+            answers = output.what == "results"
+            records = (row.to_plain() for row in results(view, restored(view))) if answers else trace_records(view)
+            written = write_output(records, output.output, ANSWER_COLUMNS if answers else None)
         unvoted = view.summary().questions - written if pooled else 0
     noun = "trace" if output.what == "traces" else "question"
     say(f"{output.output or 'stdout'}: {count(written, noun)} written.")
@@ -177,14 +178,7 @@ def reread(
         raise InputError("how are the texts to be read? Give --answer number, math, choice, text, ...")
     with Store.open(context.obj, create=False) as opened:
         view = reread_run(opened, run, answer)
-        summary = AnswerSummary()
-
-        def rows() -> Iterator[Mapping[str, Any]]:
-            for row in results(view, restored(view)):
-                summary.add(row)
-                yield row.to_plain()
-
-        write_output(rows(), output, ANSWER_COLUMNS)
+        summary = write_answers(results(view, restored(view)), output, told=False)
         traces = ", ".join(f"{number:,} of run {id}" for id, number in view.reused().items())
         words = f"Run {view.id} of {opened.name}: {traces}, read as {answer}; nothing was paid."
         say(f"{words} {answered_words(summary)}.", *filter(None, [kinds_words(summary.read_as)]))
@@ -201,12 +195,6 @@ def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str
     from pets.cli.resume import cancel_jobs  # which needs all that a live run does
 
     cancel_jobs(context.obj, run, servers, answer)
-
-
-def _records(view: RunView, what: Export) -> Iterator[dict[str, Any]]:
-    if what == "traces":
-        return trace_records(view)
-    return (answer.to_plain() for answer in results(view, restored(view)))
 
 
 def _write_pool(view: RunView, output: Path | None, texts: bool) -> int:
@@ -287,7 +275,7 @@ def _run_facts(view: RunView) -> Facts:
 
 def _models(view: RunView) -> dict[str, Any]:
     """The models of a mixture, with their weights and what each gave; nothing where one model is asked."""
-    shares = _shares(view)
+    shares = spec_of_run(view.settings).serving.models
     totals = {total.model: asdict(total) for total in view.by_model()} if shares else {}
     numbers = ("traces", "votes", "tokens", "prompt_tokens")
     rows = [
@@ -295,11 +283,6 @@ def _models(view: RunView) -> dict[str, Any]:
         for index, share in enumerate(shares)
     ]
     return {"models": rows} if rows else {}
-
-
-def _shares(view: RunView) -> Sequence[ModelShare]:
-    """The models of a mixture."""
-    return spec_of_run(view.settings).serving.models
 
 
 def _settings(run: RunSummary) -> dict[str, Any]:
@@ -391,7 +374,8 @@ def _question_facts(view: RunView, id: str) -> Facts:
     messages = prompt if isinstance(prompt, str) else [asdict(message) for message in prompt]
     facts = answer.to_plain() | {"prompt": messages, "answer_type": problems[position].answer_type}
     facts.pop("text", None)
-    return facts | {"sampled": [_trace_facts(trace, _shares(view)) for trace in traces]}
+    shares = spec_of_run(view.settings).serving.models
+    return facts | {"sampled": [_trace_facts(trace, shares) for trace in traces]}
 
 
 def _trace_facts(trace: StoredTrace, shares: Sequence[ModelShare]) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def sample(
     drawn = replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)
     spec = run_spec(run, model, drawn, concurrency=None, answer=None)
     samplers = model.samplers(local, spec)
-    recording = Recording(tuple(map(spec.asked, problems)), goal.traces, spec, part, model=_model_name(samplers, model))
+    name = next((sampler.weights.name for sampler in samplers if isinstance(sampler, LocalSampler)), model.name or "")
+    recording = Recording(tuple(map(spec.asked, problems)), goal.traces, spec, part, model=name)
     try:
         sampled = asyncio.run(_record(recording, samplers, output))
     except KeyboardInterrupt:
@@ -95,11 +96,6 @@ def _part(text: str) -> tuple[int, int]:
     if not (slash and i.isdecimal() and k.isdecimal()):
         raise click.UsageError(f"--shard is I/K, such as 1/4; got {text!r}.")
     return int(i), int(k)
-
-
-def _model_name(samplers: Sequence[Sampler], model: ModelOptions) -> str:
-    local = next((sampler for sampler in samplers if isinstance(sampler, LocalSampler)), None)
-    return (model.name or "") if local is None else local.weights.name
 
 
 async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path) -> int:

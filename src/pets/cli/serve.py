@@ -167,7 +167,7 @@ def serve(
     """
     if gateway.store == "":  # of a variable that is not set: the spend would be forgotten without a word
         raise InputError("--store is empty. Name a file or a URL; without --store, what is spent is forgotten.")
-    log_to(sys.stderr, "INFO")
+    log_to(sys.stderr)
     build = pets.gateway.build_gateway  # imported here: it is an extra
     if spend.plan is not None and "policy" in run.said:
         raise InputError("a --plan is a policy; leave --policy out.")

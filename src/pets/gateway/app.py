@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from os import PathLike
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -47,14 +46,13 @@ from pets.gateway.sqlite_backend import SQLiteBackend
 from pets.gateway.state import GatewayState
 from pets.gateway.upstream import Upstream, api_error
 from pets.openai.errors import ApiError
-from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread
+from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread, server_config
 from pets.plans import Drift
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability, is_shared
 from pets.store.store import open_database
 
 GRACE_S = 30  # that open requests get when the gateway stops
-KEEP_ALIVE_S = 75
 SPARE_CONNECTIONS = 256  # beside two for each question that may be open: pages, metrics, idle ones
 SPARE_FILES = 64
 EXPOSED_HEADERS = ("retry-after", "x-should-retry", "x-request-id")  # that pages of other origins may read
@@ -236,20 +234,7 @@ class _SiteGuard:
 class _GatewayServer(Server):
     def __init__(self, state: GatewayState, host: str, grace: int, refresh: float = DASHBOARD_REFRESH_S) -> None:
         limits = ConnectionLimits(_max_connections(state.settings))
-        config = uvicorn.Config(
-            app(state, host, refresh),
-            http=limits.protocol,  # type: ignore[arg-type]
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            backlog=4096,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=grace,
-        )
-        super().__init__(config)
+        super().__init__(server_config(app(state, host, refresh), limits.protocol, grace, lifespan="on"))
         self._state = state
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:

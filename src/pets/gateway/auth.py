@@ -15,6 +15,7 @@ import time
 from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -242,7 +243,8 @@ def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = 
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     secret = credentials.strip() if scheme.lower() == "bearer" else None
     if browser and scheme.lower() == "basic":
-        secret = _password(credentials)
+        with suppress(ValueError):
+            secret = b64decode(credentials, validate=True).decode().partition(":")[2]
     try:
         key = keys.find(secret)
     except StateError as error:
@@ -337,13 +339,6 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _password(credentials: str) -> str | None:
-    try:
-        return b64decode(credentials, validate=True).decode().partition(":")[2]
-    except ValueError:
-        return None
 
 
 def _key(name: str, budget: int | None, admin: int, unit: str | None, *limits: Any) -> ApiKey:

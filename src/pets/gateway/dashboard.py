@@ -29,13 +29,14 @@ class Dashboard:
         name, metrics = self._name(key, of_key), self._state.metrics
         share = metrics.share_of(name)
         numbers = share.stats.now()
-        spent_per_second = numbers.pop("spent_per_second")
+        spent_per_second, replica = numbers.pop("spent_per_second"), self._state.ledger.backend.replica
+        own = {"name": replica[0]} if replica is not None and key.admin else {}  # which is a machine's
         return numbers | {
             "at": share.stats.clock(),
             "started": share.stats.started,
             "viewer": {"name": key.name, "admin": key.admin},
             "of_key": name,
-            "replica": self._replica(key),
+            "replica": None if replica is None else {"replicas": replica[1]} | own,
             "unit": self._state.ledger.currency.shown(0)[1],
             "budget": self._budget(key, name, spent_per_second),
             "mean_budget": self._state.mean_budget,
@@ -71,12 +72,6 @@ class Dashboard:
     def _key_names(self) -> list[str]:
         """Keys that have spent, the most first, then those that may ask."""
         return list(dict.fromkeys([*self._state.ledger.spenders, *(key.name for key in self._state.keys.active())]))
-
-    def _replica(self, viewer: ApiKey) -> dict[str, Any] | None:
-        """Which of how many this one is; its name, a machine's, for admins."""
-        if (replica := self._state.ledger.backend.replica) is None:
-            return None
-        return {"replicas": replica[1]} | ({"name": replica[0]} if viewer.admin else {})
 
     def _budget(self, key: ApiKey, name: str | None, per_second: float) -> dict[str, Any]:
         """What is spent, held and left of the limits that a viewer may know, and when they end at the present pace."""

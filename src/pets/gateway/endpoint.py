@@ -95,19 +95,14 @@ class ApiEndpoint:
     def _record(self, attributes: dict[str, Any], status: int, seconds: float) -> None:
         """Count a request that is over, and log it."""
         kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
-        outcome = {"status": _end_status(attributes, status), "seconds": seconds, "reason": _reason(attributes)}
+        ended = 0 if attributes.get("cancelled") else attributes.get("stream_status", status)  # what became of it
+        ended = CLIENT_GONE if attributes.get("gone") else ended
+        outcome = {"status": ended, "seconds": seconds, "reason": _reason(attributes)}
         request = dict.fromkeys(("key", "model")) | {"retries": 0, "kind": kind} | attributes | outcome
         self._state.metrics.record_request(request)
         if LOGGER.isEnabledFor(logging.INFO):
             row = attributes | {"status": status, "seconds": round(seconds, 4)}
             LOGGER.info("request", extra={"fields": row})
-
-
-def _end_status(attributes: dict[str, Any], status: int) -> int:
-    """The status of what became of a request: that of its response, unless this began well and was broken off."""
-    if attributes.get("gone"):
-        return CLIENT_GONE
-    return 0 if attributes.get("cancelled") else int(attributes.get("stream_status", status))
 
 
 def _reason(attributes: dict[str, Any]) -> str | None:

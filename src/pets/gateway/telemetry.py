@@ -28,11 +28,11 @@ class JsonLines(logging.Formatter):
         return json.dumps(row | getattr(record, "fields", {}), default=str)
 
 
-def log_to(stream: IO[str], level: str = "INFO") -> None:
+def log_to(stream: IO[str]) -> None:
     """Write the gateway's log, and warnings of the HTTP server, to a stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    for name, lowest in (("pets.gateway", level), ("uvicorn.error", "WARNING")):
+    for name, lowest in (("pets.gateway", "INFO"), ("uvicorn.error", "WARNING")):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(lowest)

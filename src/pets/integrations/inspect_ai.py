@@ -84,7 +84,9 @@ class TraceBudget:
 
     async def start_task(self, task: EvalSpec, samples: list[Sample], epochs: int) -> str:
         """Begin with the task's samples; refuses settings under which the budget could not be kept."""
-        if self._votes is not None and self._votes.is_in_use_beside(task):
+        before = None if self._votes is None else self._votes.task
+        attempts = before is not None and (before.task_id, before.model) == (task.task_id, task.model)
+        if before is not None and before.eval_id in _running and not attempts:
             raise StateError("this TraceBudget is in use; give every task, and every model, one of its own.")
         if task.config.log_samples is False:
             raise InputError("inspect_ai asks no early stopping without a log of samples; leave out log_samples=False.")
@@ -165,10 +167,6 @@ class _TaskVotes:
         self._classes = {verdict.question: answer_type.classes() for verdict in allocator.verdicts()}
         self._comparing = anyio.Lock()
         self._changed = anyio.Event()
-
-    def is_in_use_beside(self, task: EvalSpec) -> bool:
-        """Whether this evaluation is under way and ``task`` is another one, not its next attempt."""
-        return self.task.eval_id in _running and (self.task.task_id, self.model) != (task.task_id, task.model)
 
     async def launch(self, sample: str, epoch: int) -> bool:
         """Whether this epoch is run, and paid for."""

@@ -203,8 +203,7 @@ def name_of(policy: str | Policy) -> str:
     """
     if isinstance(policy, str):
         return policy
-    spec = spec_of(policy)
-    if spec is not None:
+    if (spec := spec_of(policy)) is not None:
         return spec
     options = _told(policy)
     plain = [f"{key}={value}" for key, value in options.items() if isinstance(value, int | float | str)]
@@ -231,7 +230,10 @@ def _contender(choice: str | Policy) -> Contender:
     if policy.sweep is None and not policy.solitary:
         return Contender(name, policy, "online", "budget")
     setting: Setting = "stopping" if policy.solitary else "ranked"
-    options = _options_set(choice, policy)
+    if isinstance(choice, str):
+        options = {part.partition("=")[0] for part in choice.partition(":")[2].split(",")}
+    else:
+        options = set(_told(policy))
     option, values = policy.sweep or ("rule", (1.0,))  # one point where nothing is swept
     if option in options:
         values = (getattr(policy, option),)
@@ -255,13 +257,6 @@ def _racing(choice: str | Policy) -> Contender:
         return replace(contender, option="hurry", values=HURRIES)
     option = contender.option or ""
     return replace(contender, values=(getattr(policy, option),)) if hasattr(policy, option) else contender
-
-
-def _options_set(choice: str | Policy, policy: Policy) -> set[str]:
-    """The options that a spec names, or those of an object that are not their defaults."""
-    if isinstance(choice, str):
-        return {part.partition("=")[0] for part in choice.partition(":")[2].split(",")}
-    return set(_told(policy))
 
 
 def hardest_first(draw: Draw) -> list[int]:

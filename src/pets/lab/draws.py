@@ -193,9 +193,12 @@ def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Dr
         halves = [np.split(order, [len(order) // 2]) for order in shuffled]
         targets = [other[:size] for _, other in halves]
         spare = [np.concatenate([own[size:], other[size:]]) for own, other in halves]
-    labels = [_taken(question.labels, path) for question, path in zip(pool.questions, paths, strict=True)]
+    labels = [[q.labels[j] for j in path] for q, path in zip(pool.questions, paths.tolist(), strict=True)]
     codes, ranks = coded(labels)
-    votes = _weighted(pool, labels, ranks, paths) if config.weighted else running_votes(codes)
+    votes = running_votes(codes)
+    if config.weighted:
+        weights = [[confidences_of(q)[j] for j in path] for q, path in zip(pool.questions, paths.tolist(), strict=True)]
+        votes = np.array(list(map(running_weighted_votes, labels, weights, ranks)), dtype=np.int32)
     judge, ties = _judge(pool, targets, ranks, config)
     return Draw(
         pool=pool,
@@ -223,20 +226,6 @@ def shuffled_traces(question: LabelledQuestion, rng: np.random.Generator) -> Ind
     return mixed
 
 
-def _taken(values: Sequence[str | None], path: Indices) -> list[str | None]:
-    return [values[j] for j in path.tolist()]
-
-
-def _weighted(
-    pool: LabelledPool, labels: Sequence[Sequence[str | None]], ranks: Sequence[dict[str, int]], paths: Indices
-) -> Codes:
-    rows = []
-    for question, path, names, order in zip(pool.questions, labels, ranks, paths.tolist(), strict=True):
-        confidences = confidences_of(question)
-        rows.append(running_weighted_votes(path, [confidences[j] for j in order], names))
-    return np.array(rows, dtype=np.int32)
-
-
 def confidences_of(question: LabelledQuestion) -> tuple[float | None, ...]:
     """A question's confidences, without which there is no weighted vote."""
     if question.confidence is None:
@@ -262,7 +251,7 @@ def _judge(
     codes, ties, gold = [], [], []
     within = np.zeros((len(ranks), max(1, *map(len, ranks))), dtype=np.bool_)
     for row, (question, path, names) in enumerate(zip(pool.questions, targets, ranks, strict=True)):
-        labels = _taken(question.labels, path)
+        labels = [question.labels[j] for j in path.tolist()]
         confidences = [confidences_of(question)[j] for j in path.tolist()] if config.weighted else None
         winner = _vote(labels, confidences)
         codes.append(names.get(winner or "", NO_TRACE))

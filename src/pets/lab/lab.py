@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,9 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Repet
         return
     before = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context, initializer=_quiet)
+    # Ctrl-C in the terminal reaches the workers too: they end without a word.
+    quiet = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    executor = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context, initializer=quiet)
     try:
         futures = {executor.submit(run_task, task): task for task in tasks}
         for future in as_completed(futures):
@@ -190,11 +193,6 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Repet
             child.terminate()
         raise
     executor.shutdown()
-
-
-def _quiet() -> None:
-    """Ctrl-C in the terminal reaches the workers too: they end without a word."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_task(task: Task) -> list[Repetition]:
@@ -215,12 +213,10 @@ def run_task(task: Task) -> list[Repetition]:
 def _moments(curve: Curve, draw: Draw, config: ReplayConfig) -> dict[float, Floats]:
     """Certificates at each mean budget of an offline run."""
     allocation = curve.allocation
-    if allocation.order is None:
-        return {}
-    within = [budget for budget in config.certified if budget <= draw.size]
     return {
         budget: moment(draw, allocation.at(round(budget * allocation.questions)).astype(np.int64), config)
-        for budget in within
+        for budget in config.certified
+        if allocation.order is not None and budget <= draw.size
     }
 
 

@@ -6,7 +6,7 @@ are compared.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -108,7 +108,8 @@ def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     if spec.partition(":")[0] == "choice":
         options = max(2, len({label for question in questions for label in question.labels} - {None}))
     read = LabelledPool(pool.name, tuple(questions), RAW if note.endswith("as recorded") else spec, options, note)
-    _check_read(pool, read)
+    if all(label is None for question in read.questions for label in question.labels):
+        raise _unreadable(pool, read.answer)
     silent = [question for question in read.questions if all(label is None for label in question.labels)]
     return read.without(silent, "has no answer that could be read")
 
@@ -193,11 +194,6 @@ def _share_read(pool: Pool, questions: Sequence[LabelledQuestion]) -> float:
     return read / max(1, recorded)
 
 
-def _strings(pool: Pool) -> Iterator[str]:
-    """What traces said, else what was recorded of them."""
-    return (text for q in pool.questions for text in q.texts or q.answers if text is not None)
-
-
 def _manifest_kind(pool: Pool) -> str | None:
     """The kind that the manifest names, unless it is one that no file can name: making it may run code."""
     named = None if pool.kind is None else answer_types().get(pool.kind.partition(":")[0])
@@ -239,13 +235,12 @@ def _unnamed(pool: Pool) -> str:
     return RAW
 
 
-def _check_read(pool: Pool, read: LabelledPool) -> None:
-    if any(label is not None for question in read.questions for label in question.labels):
-        return
-    example = next(_strings(pool), None)
+def _unreadable(pool: Pool, spec: str) -> InputError:
+    """What is wrong where no answer could be read; the first string shows it."""
+    example = next((text for q in pool.questions for text in q.texts or q.answers if text is not None), None)
     if example is None:
-        raise InputError(f'pool "{pool.name}": no trace gave an answer; there is nothing to replay.')
+        return InputError(f'pool "{pool.name}": no trace gave an answer; there is nothing to replay.')
     shown = example if len(example) <= LONG_ANSWER_CHARS else f"...{example[-LONG_ANSWER_CHARS:]}"
-    raise InputError(
-        f'"{read.answer}" reads no answer in pool "{pool.name}", not in {shown!r} for one. Try another --answer.'
+    return InputError(
+        f'"{spec}" reads no answer in pool "{pool.name}", not in {shown!r} for one. Try another --answer.'
     )

@@ -76,7 +76,9 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
         for result in pool.results:
             yield from _sweep(result)
         return
-    spends = _matched_spends(pool, matched)
+    spends = None
+    if any(result.policy == matched for result in pool.results):
+        spends = reached(pool.result(matched), 1.0).first
     reference = dict(_metrics(pool.result(against), spends))
     reference_levels = resampled_levels(pool, pool.result(against), LEVELS)
     for result in pool.results:
@@ -92,8 +94,10 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
                 if pool.zone_limit is not None:
                     ratio = traces / pool.zone_limit.traces_at(level)
                     yield _row(result, f"zone_limit_ratio_{level:g}", np.array([ratio]))
-        for prefix, parts in _by_zone(result.certified).items():
-            for metric, value in _scores(calibrate(parts), prefix):
+        kinds = dict.fromkeys(bool(part.zone) for part in result.certified)
+        for zone in kinds:
+            scores = calibrate([part for part in result.certified if bool(part.zone) is zone])
+            for metric, value in _scores(scores, zone):
                 yield _row(result, metric, np.array([value]))
         yield from _sweep(result)
 
@@ -107,26 +111,12 @@ def _level_rows(pool: PoolResult, result: Result, against: str, reference_levels
         row = _row(result, f"traces_at_mean_{level:g}", np.array([traces]))
         difference = traces - traces_at_mean(pool.result(against), level)
         if compared and np.isfinite(difference):
-            low, high = _percentiles(mine - theirs)
+            resampled = (mine - theirs)[np.isfinite(mine - theirs)]
+            low, high = np.percentile(resampled, [2.5, 97.5]).tolist() if resampled.size > 1 else (None, None)
             row = replace(row, against=against, difference=difference, low=low, high=high, over="questions")
         yield row
         if pool.limit is not None and level in LIMIT_LEVELS:
             yield _row(result, f"limit_ratio_{level:g}", np.array([traces / pool.limit.traces_at(level)]))
-
-
-def _percentiles(differences: Floats) -> tuple[float | None, float | None]:
-    good = differences[np.isfinite(differences)]
-    if good.size < 2:
-        return None, None
-    low, high = np.percentile(good, [2.5, 97.5]).tolist()
-    return low, high
-
-
-def _matched_spends(pool: PoolResult, matched: str) -> Floats | None:
-    """Mean traces per question at which the matched policy first reached 1, (R,)."""
-    if all(result.policy != matched for result in pool.results):
-        return None
-    return reached(pool.result(matched), 1.0).first
 
 
 def _metrics(result: Result, spends: Floats | None) -> Iterator[tuple[str, Floats]]:
@@ -183,16 +173,9 @@ def _bounds(pool: PoolResult) -> Iterator[Row]:
         yield Row(pool.pool, "", "", None, None, metric, *_spread(values), count, count, pool.questions)
 
 
-def _by_zone(certified: Sequence[Certified]) -> dict[str, list[Certified]]:
-    """Plain certificates as ``certificate``, those of a zone as ``zone_certificate``."""
-    parts: dict[str, list[Certified]] = {}
-    for part in certified:
-        parts.setdefault("zone_certificate" if part.zone else "certificate", []).append(part)
-    return parts
-
-
-def _scores(calibration: Calibration, prefix: str) -> Iterator[tuple[str, float]]:
+def _scores(calibration: Calibration, zone: bool) -> Iterator[tuple[str, float]]:
     """What a reliability diagram comes to, as ``certificate_...`` or ``zone_certificate_...`` metrics."""
+    prefix = "zone_certificate" if zone else "certificate"
     for field in fields(Calibration):
         if field.name not in ("bins", "certificate"):
             yield f"{prefix}_{field.name}", float(getattr(calibration, field.name))
@@ -204,7 +187,7 @@ def _together(pools: Sequence[PoolResult]) -> Iterator[Row]:
     questions = sum(pool.questions for pool in pools)
     for name, scores in certificates(pools).items():
         policy, zone, _ = name.partition(", zone ")
-        for metric, value in _scores(scores, "zone_certificate" if zone else "certificate"):
+        for metric, value in _scores(scores, bool(zone)):
             yield Row("", policy, "offline", None, None, metric, value, None, value, 1, 1, questions)
 
 
@@ -237,10 +220,8 @@ def _spread(values: Floats) -> tuple[float | None, float | None, float | None]:
 def _interval(differences: Floats) -> tuple[float | None, float | None, float | None]:
     """Mean paired difference and its 95 % interval by Student's t; no interval from one pair."""
     good = differences[np.isfinite(differences)]
-    if not good.size:
-        return None, None, None
+    if good.size < 2:
+        return (float(good.mean()) if good.size else None), None, None
     mean = float(good.mean())
-    if good.size == 1:
-        return mean, None, None
     half = float(stdtrit(good.size - 1, 0.975) * good.std(ddof=1) / np.sqrt(good.size))
     return mean, mean - half, mean + half

@@ -25,6 +25,11 @@ ENDPOINTS = {"/v1/chat/completions": True, "/v1/completions": False}  # whether 
 EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 CANCELLED = ("batch_cancelled", "This request was not executed: the batch was cancelled.")
 WINDOW_S = 24 * 3600
+JOB_FAULTS: tuple[BatchFault, ...] = (
+    "batch_expired",
+    "batch_partial",
+    "batch_invalid",
+)
 
 Ending = Literal["completed", "expired", "cancelled"]
 
@@ -118,7 +123,9 @@ class MockBatches:
             raise ApiError(f"'endpoint' is one of {', '.join(ENDPOINTS)}.", param="endpoint")
         if window != "24h":
             raise ApiError("'completion_window' is 24h.", param="completion_window")
-        file, faults, now = self.file(str(fields.get("input_file_id"))), self._draw_faults(), int(time.time())
+        file, now = self.file(str(fields.get("input_file_id"))), int(time.time())
+        faults = frozenset(name for name in JOB_FAULTS if self._random.random() < getattr(self._mock.faults, name))
+        self._mock.stats.faults.update(faults)
         requests, errors = _checked_lines(file.content.splitlines(), endpoint)
         if "batch_invalid" in faults:
             errors = [_error("invalid_request", "This file cannot be used (on purpose).", None)]
@@ -159,13 +166,6 @@ class MockBatches:
     def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the jobs, the newest first."""
         return _page(query, [self._looked_at(id).batch for id in reversed(self._jobs)], 100)
-
-    def _draw_faults(self) -> frozenset[BatchFault]:
-        """The faults of the next job; that of single lines is drawn for each."""
-        faults: tuple[BatchFault, ...] = ("batch_expired", "batch_partial", "batch_invalid")
-        drawn = frozenset(name for name in faults if self._random.random() < getattr(self._mock.faults, name))
-        self._mock.stats.faults.update(drawn)
-        return drawn
 
     def _run(self, custom_id: str, body: Mapping[str, Any], chat: bool) -> _Line:
         mock = self._mock

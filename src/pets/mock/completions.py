@@ -119,12 +119,7 @@ def _prompts(fields: Mapping[str, Any]) -> tuple[str, ...]:
     prompt = fields.get("prompt")
     if isinstance(prompt, str):
         return (prompt,)
-    if (
-        isinstance(prompt, list)
-        and prompt
-        and len(prompt) <= MAX_PROMPTS
-        and all(isinstance(text, str) for text in prompt)
-    ):
+    if isinstance(prompt, list) and 1 <= len(prompt) <= MAX_PROMPTS and all(isinstance(text, str) for text in prompt):
         return tuple(prompt)
     raise ApiError("'prompt' is a string or a list of 1 to 128 strings; token ids mean nothing here.", param="prompt")
 
@@ -191,11 +186,9 @@ class CompletionResponse:
         """The member of a choice with the ids of its tokens, where the request wants them."""
         return f'"token_ids":[{",".join(map(str, ids))}],' if self.request.token_ids else ""
 
-    def usage(self) -> str:
-        """The ``usage`` object, as JSON."""
-        return self._usage(sum(choice.tokens for choice in self.choices))
-
-    def _usage(self, tokens: int) -> str:
+    def usage(self, written: int | None = None) -> str:
+        """The ``usage`` object, as JSON: of the whole response, or of so many tokens ``written``."""
+        tokens = sum(choice.tokens for choice in self.choices) if written is None else written
         usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
         cached = {} if self.cached_tokens is None else {"prompt_tokens_details": {"cached_tokens": self.cached_tokens}}
         return json.dumps({**usage, "total_tokens": self.prompt_tokens + tokens, **cached})
@@ -211,11 +204,8 @@ class CompletionResponse:
 
     def last(self) -> str:
         """What ends a stream after its steps."""
-        return (
-            f'data: {self._head()},"choices":[],"usage":{self.usage()}}}\n\n{DONE}'
-            if self.request.include_usage
-            else DONE
-        )
+        usage = f'data: {self._head()},"choices":[],"usage":{self.usage()}}}\n\n' if self.request.include_usage else ""
+        return usage + DONE
 
     def _head(self) -> str:
         kind = "chat.completion.chunk" if self.request.chat else "text_completion"
@@ -224,7 +214,7 @@ class CompletionResponse:
     def _tail(self, tokens: int) -> str:
         """The end of an event after so many tokens of its choice."""
         if self.request.continuous_usage:
-            return f',"usage":{self._usage(tokens)}}}\n\n'
+            return f',"usage":{self.usage(tokens)}}}\n\n'
         return ',"usage":null}\n\n' if self.request.include_usage else "}\n\n"
 
     def _events(self, index: int, choice: TraceText) -> Iterator[str]:

@@ -11,7 +11,6 @@ from email import message_from_bytes
 from email.message import Message
 from functools import partial
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -27,7 +26,7 @@ from pets.openai.asgi import CLOSE_CONNECTION, IS_CLOSING, JSON, ClientGoneError
 from pets.openai.batch import MAX_FILE_BYTES
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
-from pets.openai.serving import BoundedProtocol, ConnectionLimits, Server, foreground, in_thread
+from pets.openai.serving import BoundedProtocol, ConnectionLimits, Server, foreground, in_thread, server_config
 
 RUNNING = "vllm:num_requests_running"  # at /metrics, where clients look whether a server stops
 STREAM_BATCH_CHARACTERS = 32 << 10  # sent at once when nothing makes a stream wait
@@ -329,17 +328,6 @@ class _Protocol(BoundedProtocol):
 
 def _server(mock: MockModel | ASGIApp) -> Server:
     limits = ConnectionLimits(connections=sys.maxsize)  # as many as there are files: load tests want them
-    config = uvicorn.Config(
-        app(mock) if isinstance(mock, MockModel) else mock,
-        http=partial(_Protocol, limits),  # type: ignore[arg-type]
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        backlog=4096,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=1,
-    )
+    served = app(mock) if isinstance(mock, MockModel) else mock
+    config = server_config(served, partial(_Protocol, limits), 1, lifespan="off", log_level="critical")
     return Server(config, abrupt=True)

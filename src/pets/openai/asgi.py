@@ -39,22 +39,19 @@ class Exchange:
         declared = self.headers.get("content-length", "0")
         if declared.isdecimal() and int(declared[:20]) > max_bytes:
             raise ApiError(f"The body is over {max_bytes} bytes.", status=413)
+        parts, size, more = [], 0, True
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._read(max_bytes)
+                while more:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGoneError
+                    parts.append(message.get("body", b""))
+                    size, more = size + len(parts[-1]), message.get("more_body", False)
+                    if size > max_bytes:
+                        raise ApiError(f"The body is over {max_bytes} bytes.", status=413)
         except TimeoutError:
             raise ApiError(f"The body took over {timeout_s:g} seconds.", status=408) from None
-
-    async def _read(self, max_bytes: int) -> bytes:
-        parts, size, more = [], 0, True
-        while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGoneError
-            parts.append(message.get("body", b""))
-            size, more = size + len(parts[-1]), message.get("more_body", False)
-            if size > max_bytes:
-                raise ApiError(f"The body is over {max_bytes} bytes.", status=413)
         return b"".join(parts) if len(parts) > 1 else parts[0]
 
     async def respond(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:

@@ -40,10 +40,6 @@ class ToolCall(NamedTuple):
     name: list[str]
     arguments: list[str]
 
-    def joined(self) -> dict[str, str]:
-        """The call as the line of a text holds it."""
-        return {"name": "".join(self.name), "arguments": "".join(self.arguments)}
-
 
 class ChoiceReader:
     """One trace while it comes in."""
@@ -122,7 +118,8 @@ class ChoiceReader:
         """What was said, and in a line of its own what was called."""
         if not self.calls:
             return "".join(self.text)
-        calls = [call.joined() for _, call in sorted(self.calls.items())]
+        joined = [map("".join, call) for _, call in sorted(self.calls.items())]
+        calls = [dict(zip(ToolCall._fields, parts, strict=True)) for parts in joined]
         return "\n".join(filter(None, ["".join(self.text), json.dumps(calls, ensure_ascii=False)]))
 
     @property
@@ -384,7 +381,10 @@ class ResponseReader:
         traces: list[Completion] = []
         for choice, tokens in zip(choices, self._shared(choices, counts, limit), strict=True):
             if len(traces) == most:  # beyond n, and sampled all the same: the first one pays for it
-                traces[0] = _with_surplus(traces[0], tokens, choice.bytes)
+                first = traces[0]
+                both = None if first.tokens is None or tokens is None else first.tokens + tokens  # None: estimated
+                size = (first.size or 0) + choice.bytes
+                traces[0] = replace(first, tokens=both, size=size, surplus=first.surplus + 1)
                 continue
             if choice.finish is None:
                 raise ReplyError("a choice breaks off without a finish_reason; the connection ended early.")
@@ -479,12 +479,6 @@ def json_reply(text: str | bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ReplyError(f"the server's reply is not JSON: {excerpt(text)}") from error
-
-
-def _with_surplus(trace: Completion, tokens: int | None, size: int) -> Completion:
-    """The trace with what another cost that came unasked; where either is not told, both are estimated."""
-    both = None if trace.tokens is None or tokens is None else trace.tokens + tokens
-    return replace(trace, tokens=both, size=(trace.size or 0) + size, surplus=trace.surplus + 1)
 
 
 def _said(output: object) -> int:

@@ -24,6 +24,8 @@ from pets.openai.errors import ApiError
 
 STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
 START_POLL_S = 0.1
+BACKLOG = 4096  # connections that wait to be taken
+KEEP_ALIVE_S = 75
 FRAMING_BYTES_PER_BODY_BYTE = 8  # of a chunked body: as much as chunks of one byte take
 HEADER_FRAMING_BYTES = 4  # the colon, the blank and the line's end
 PIPELINED_REQUESTS = 4  # which wait behind the one that is being answered; hardly a client sends any
@@ -41,6 +43,13 @@ class Server(uvicorn.Server):
         """As uvicorn does it, and then say so."""
         await super().startup(sockets)
         self.ready()
+
+
+def server_config(app: Any, protocol: Callable[..., Any], grace_s: int, **settings: Any) -> uvicorn.Config:
+    """uvicorn's settings for an application of ours; open requests get ``grace_s`` seconds when it stops."""
+    settings |= {"log_config": None, "access_log": False, "server_header": False, "proxy_headers": False}
+    settings |= {"http": protocol, "ws": "none", "backlog": BACKLOG, "timeout_keep_alive": KEEP_ALIVE_S}
+    return uvicorn.Config(app, timeout_graceful_shutdown=grace_s, **settings)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ STDIN = "-"
 OPTION = re.compile(r"[a-z_]+=")  # of a spec such as "choice:options=4"
 AUTO = "auto"  # how answers are read by default
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+ROLES = ("system", "user", "assistant")
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id"),
     "question": ("question", "problem", "query", "input"),
@@ -255,7 +256,14 @@ def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
     if isinstance(content, str):
         return Prompt(content)
     messages = question if content is None else content
-    if isinstance(messages, list) and messages and all(map(_is_message, messages)):
+    if (
+        isinstance(messages, list)
+        and messages
+        and all(
+            isinstance(part, dict) and part.get("role") in ROLES and isinstance(part.get("content"), str)
+            for part in messages
+        )
+    ):
         return Prompt(tuple(Message(message["role"], message["content"]) for message in messages))
     if content is None and question is None and "question" in values:
         raise InputError("the question is empty. Write one, or drop the line.")
@@ -263,11 +271,6 @@ def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
         'there is no question: it is a text under "question", or under "prompt" a text to go on with or a list of '
         f'{{"role", "content"}} messages. {_field_names(record).capitalize()}; --field question=NAME says which.'
     )
-
-
-def _is_message(value: object) -> bool:
-    roles = ("system", "user", "assistant")
-    return isinstance(value, dict) and value.get("role") in roles and isinstance(value.get("content"), str)
 
 
 def lettered(prompt: Prompt, options: list[str]) -> Prompt:

@@ -306,7 +306,8 @@ def local_rows(source: Path, config: str | None, split: str) -> Iterator[tuple[s
 
 def _files(folder: Path, config: str | None, split: str) -> list[Path]:
     inside = sorted(path.relative_to(folder) for path in folder.rglob("*"))
-    files = [path for path in inside if path.name.lower().endswith(SUFFIXES) and _is_data(path)]
+    files = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.name not in METADATA_FILES]
+    files = [path for path in files if not any(part.startswith(".") for part in path.parts)]
     for word in filter(None, (config, split)):
         named = [path for path in files if _is_named(path, word)]
         files = named or [path for path in files if word in path.as_posix()] or files
@@ -319,10 +320,6 @@ def _is_named(path: Path, word: str) -> bool:
     """Whether a folder of the path, or the file but for its number among others, is called so."""
     file = path.name.split(".")[0]
     return word in path.parts[:-1] or re.fullmatch(rf"{re.escape(word)}(-\d+-of-\d+(-\w+)?)?", file) is not None
-
-
-def _is_data(path: Path) -> bool:
-    return path.name not in METADATA_FILES and not any(part.startswith(".") for part in path.parts)
 
 
 def _failures() -> tuple[type[Exception], ...]:

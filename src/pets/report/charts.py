@@ -179,9 +179,13 @@ def spreads(results: PoolResult, level: float = LEVEL) -> list[Spread]:
     repetitions = max(1, MAX_DOTS // results.questions)
     spread = []
     for result in results.results:
-        point = _nearest_point(result, level)
-        rows = [] if point is None else [allocation.at(point) for allocation in result.allocations[:repetitions]]
         label = f"{result.policy} (stream)" if result.setting == "online" else result.policy
+        spend = traces_at_mean(result, level)
+        if np.isnan(spend):
+            spread.append(Spread(label, None))
+            continue
+        point = int(np.abs(mean_curve(result)[0] - spend).argmin())  # the nearest
+        rows = [allocation.at(point) for allocation in result.allocations[:repetitions]]
         spread.append(Spread(label, _known_mean(rows) if rows else None))
     return spread
 
@@ -206,18 +210,11 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
     )
 
 
-def _nearest_point(result: Result, level: float) -> int | None:
-    """The point nearest to where the mean curve is at the level."""
-    spend = traces_at_mean(result, level)
-    return None if np.isnan(spend) else int(np.abs(mean_curve(result)[0] - spend).argmin())
-
-
 def _known_mean(rows: Sequence[Floats]) -> Floats:
     """The mean of what is known of each question; a question that trained every time has none."""
     finite = np.isfinite(rows)
-    return np.where(
-        finite.any(axis=0), np.where(finite, rows, 0.0).sum(axis=0) / np.maximum(1, finite.sum(axis=0)), np.nan
-    )
+    means = np.where(finite, rows, 0.0).sum(axis=0) / np.maximum(1, finite.sum(axis=0))
+    return np.where(finite.any(axis=0), means, np.nan)
 
 
 def _difficulty_axes(panels: Sequence[Spread], shares: Floats, size: int) -> dict[str, Any]:
@@ -243,9 +240,7 @@ def _difficulty_panel(spread: Spread, pool: LabelledPool, shares: Floats, axes: 
     ]
     dots = [{"id": id, "share": round(a, 4), "traces": round(b, 2)} for id, a, b in columns]
     title = f"{spread.label}: {spread.traces[finite].mean():.1f} per question"
-    return dict(
-        template("difficulty_panel", title=title, dots=dots, means=means, colour=colour_of(spread.label), **axes)
-    )
+    return template("difficulty_panel", title=title, dots=dots, means=means, colour=colour_of(spread.label), **axes)
 
 
 def draw_clock(pool: PoolResult) -> Chart:

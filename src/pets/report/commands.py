@@ -2,8 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from pets.engine.budget import Amount, TokenPrice, total_of
 from pets.engine.resume import spec_of_run
@@ -33,7 +32,9 @@ def commands_of(view: RunView, questions: int) -> str:
     if is_stream(view.settings):
         return "\n".join((f"{shlex.join(on)} < {QUESTIONS}", report))
     spec = spec_of_run(view.settings)
-    ray = ["--ray"] if _is_on_ray(view.settings, spec) else []
+    # A Ray cluster hosts a model that is neither a server's nor a file for llama.cpp.
+    elsewhere = view.settings.endpoints or spec.serving.models or view.settings.model.endswith(".gguf")
+    ray = ["--ray"] if view.settings.model and not elsewhere else []
     words = ["pets", "solve", *_options(view.settings, spec, questions), *ray, "--new", *store]
     return "\n".join((shlex.join(words), shlex.join([*on, *ray]), report))
 
@@ -49,11 +50,6 @@ def is_stream(settings: RunRecord) -> bool:
     return settings.verb == "stream"
 
 
-def _is_on_ray(settings: RunRecord, spec: RunSpec) -> bool:
-    """Whether a Ray cluster hosts the model: one that is neither a server's nor a file for llama.cpp."""
-    return bool(settings.model) and not (settings.endpoints or spec.serving.models or settings.model.endswith(".gguf"))
-
-
 def _options(settings: RunRecord, spec: RunSpec, questions: int) -> Iterator[str]:
     if settings.name in named_sets():
         yield from (settings.name, "--first", str(questions))
@@ -67,9 +63,9 @@ def _options(settings: RunRecord, spec: RunSpec, questions: int) -> Iterator[str
         yield from ("--model", model)
     if spec.reading.answer is not None:
         yield from ("--answer", str(spec.reading.answer).removeprefix("recorded:"))
-    yield from _differing(RUN_OPTIONS, spec.get, RunSpec().get)
+    yield from _differing(RUN_OPTIONS, spec, RunSpec())
     sampling, usual = spec.sampling, _own_sampling(settings.name)
-    yield from _differing(SAMPLING_OPTIONS, spec.get, RunSpec(sampling=usual).get)
+    yield from _differing(SAMPLING_OPTIONS, spec, RunSpec(sampling=usual))
     for text in () if sampling.stop == usual.stop else sampling.stop:
         yield from ("--stop", text)
     if sampling.extra_body != usual.extra_body:
@@ -93,11 +89,11 @@ def _budget(settings: RunRecord, questions: int) -> str:
     return f"{total:.9f}usd" if unit == "usd" else f"{total}{'tok' if unit == 'tokens' else ''}"
 
 
-def _differing(names: Sequence[str], given: Callable[[str], Any], usual: Callable[[str], Any]) -> Iterator[str]:
+def _differing(names: Sequence[str], spec: RunSpec, usual: RunSpec) -> Iterator[str]:
     """The options whose values are not the usual ones."""
     for name in names:
-        value = given(name)
-        if value is not None and value != usual(name):
+        value = spec.get(name)
+        if value is not None and value != usual.get(name):
             yield FLAGS.get(name, f"--{name.replace('_', '-')}")
             yield f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -154,11 +154,11 @@ def _table(page: Page, rows: Sequence[Row]) -> None:
     page.table(
         ["policy", "setting", *metrics.values()],
         [
-            [Cell(policy), Cell(setting), *(_metric(cells.get((policy, setting, metric))) for metric in metrics)]
+            [Cell(policy), Cell(setting), *(_cell(cells.get((policy, setting, metric))) for metric in metrics)]
             for policy, setting in dict.fromkeys(key[:2] for key in cells)
         ],
     )
 
 
-def _metric(row: Row | None) -> Cell:
+def _cell(row: Row | None) -> Cell:
     return Cell(metric_text(row), math.nan if row is None or row.mean is None else row.mean)

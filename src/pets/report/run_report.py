@@ -152,7 +152,9 @@ def run_page(view: RunView) -> str:
     words = f"{len(run.answers):,} questions, {settings.model or 'a model'}, policy {settings.policy}."
     page = Page(name, f"{words} Begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(stored.created))}.")
     if stored.state != "finished":
-        page.warning(_unfinished(run))
+        at_work = "This run is at work: {} of {} are spent. The page shows it as it stood when it was made."
+        stopped = "This run was stopped before its end: {} of {} are spent. A command at the end goes on with it."
+        page.warning((at_work if stored.state == "running" else stopped).format(*_spending(run)))
     no_votes = no_vote_words(summary, run.spec.sampling.max_tokens)
     if summary.no_vote_share >= WARNED_SHARE:
         page.warning(no_votes)
@@ -177,13 +179,6 @@ def _spending(run: RunData) -> tuple[str, str]:
     if unit == "usd" and spent >= SMALL_USD:
         spent = round(spent, 4)
     return amount_words(spent, unit), amount_words(total, unit)
-
-
-def _unfinished(run: RunData) -> str:
-    spent, total = _spending(run)
-    if run.view.summary().state == "running":
-        return f"This run is at work: {spent} of {total} are spent. The page shows it as it stood when it was made."
-    return f"This run was stopped before its end: {spent} of {total} are spent. A command at the end goes on with it."
 
 
 def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
@@ -229,16 +224,12 @@ def _saving(run: RunData) -> Tile:
         traces, level = float(run.spent.traces[-1]), float(run.spent.consistency[-1])
     needed = run.uniform.budget_for(level)
     share = traces / (run.uniform.traces[-1] if needed is None else needed)
-    note = _needs(run, needed)
+    number = f"more than {run.uniform.traces[-1]:.0f}" if needed is None else f"about {needed:.1f}"
+    note = f"{run.mean_traces:.1f} per question; equal shares would need {number} (estimated)"
     if share >= 1:
         return Tile("against equal shares", "no fewer traces", note)
     under = "under " if needed is None else ""
     return Tile("the same self-consistency for", f"{under}{share:.0%} of the traces", note, headline=True)
-
-
-def _needs(run: RunData, needed: float | None) -> str:
-    number = f"more than {run.uniform.traces[-1]:.0f}" if needed is None else f"about {needed:.1f}"
-    return f"{run.mean_traces:.1f} per question; equal shares would need {number} (estimated)"
 
 
 def _budget_section(page: Page, run: RunData, summary: AnswerSummary) -> None:
@@ -460,17 +451,13 @@ def draw_spending(policy: str, answers: Sequence[Answer], mean_traces: float) ->
         if answer.votes:
             places.setdefault((round(agreement(answer), 2), answer.traces), []).append(answer.id)
     rows = [
-        {"share": share, "traces": traces, "questions": len(ids), "ids": _names(ids)}
+        {"share": share, "traces": traces, "questions": len(ids)}
+        | {"ids": ", ".join(ids[:IDS_SHOWN]) + (f" and {len(ids) - IDS_SHOWN:,} more" if ids[IDS_SHOWN:] else "")}
         for (share, traces), ids in places.items()
     ]
     most = max((answer.traces for answer in answers), default=1)
     mean = [{"traces": mean_traces, "name": f"{mean_traces:.1f}: the mean"}]
     return template("spending", rows=rows, mean=mean, most=most * 1.05, colour=colour_of(policy))
-
-
-def _names(ids: Sequence[str]) -> str:
-    more = f" and {len(ids) - IDS_SHOWN:,} more" if len(ids) > IDS_SHOWN else ""
-    return ", ".join(ids[:IDS_SHOWN]) + more
 
 
 def agreement_classes(answers: Sequence[Answer]) -> list[tuple[str, int, int]]:

@@ -74,7 +74,8 @@ def read_weights(path: Path) -> Weights:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
                 raise LocalModelError(f'"{path}" is no GGUF file: it does not begin with "GGUF". Name a .gguf model.')
-            header = read_header(file)
+            _version, _tensors, pairs = take(file, "<I"), take(file, "<Q"), take(file, "<Q")
+            header = {text(file): value_of(file, take(file, "<I")) for _ in range(pairs)}  # arrays skipped
     except FileNotFoundError:
         raise LocalModelError(f'"{path}" does not exist. Name a .gguf file, or none for SmolLM2.') from None
     except OSError as error:
@@ -95,12 +96,6 @@ def read_weights(path: Path) -> Weights:
 
 SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 TEXT, ARRAY = 8, 9
-
-
-def read_header(file: BinaryIO) -> dict[str, object]:
-    """The key-value pairs of a GGUF header, arrays skipped (the vocabulary is one)."""
-    _version, _tensors, pairs = take(file, "<I"), take(file, "<Q"), take(file, "<Q")
-    return {text(file): value_of(file, take(file, "<I")) for _ in range(pairs)}
 
 
 def value_of(file: BinaryIO, kind: int) -> object:
@@ -153,16 +148,12 @@ def free_memory() -> int:
         free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     with suppress(OSError, ValueError):  # "max" is no number: no limit
         limit = int((CGROUP / "memory.max").read_text())
-        free = min(free, limit - int((CGROUP / "memory.current").read_text()) + cached_files())
+        taken = int((CGROUP / "memory.current").read_text())
+        with suppress(OSError, ValueError):  # files that memory holds for as long as nobody needs it count as taken
+            lines = (CGROUP / "memory.stat").read_text().splitlines()
+            taken -= sum(int(line.split()[1]) for line in lines if line.startswith(("inactive_file ", "active_file ")))
+        free = min(free, limit - taken)
     return free
-
-
-def cached_files() -> int:
-    """Bytes of files that the container's memory holds for as long as nobody needs it: they count as taken there."""
-    with suppress(OSError, ValueError):
-        lines = (CGROUP / "memory.stat").read_text().splitlines()
-        return sum(int(line.split()[1]) for line in lines if line.startswith(("inactive_file ", "active_file ")))
-    return 0
 
 
 def fit_config(

@@ -226,32 +226,27 @@ class LocalSampler(Sampler):
         trace_tokens = sampling.max_tokens or 1
         if sum(len(text.encode()) for text in words) + template + trace_tokens <= context:
             return  # a token is at least a byte
-        tokens = await self._count(prompt)
+        text = prompt.content
+        if not isinstance(text, str):
+            reply = await self._client.ask("/apply-template", {"messages": [asdict(message) for message in text]})
+            text = reply["prompt"]
+        reply = await self._client.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})
+        tokens = len(reply["tokens"])
         if tokens + trace_tokens > context:
             raise RefusedError(
                 f"a prompt of {tokens} tokens and {trace_tokens} for the trace do not fit into a context of {context} "
                 f"tokens. Lower --max-tokens, or start the model with --local context={tokens + trace_tokens}."
             )
 
-    async def _count(self, prompt: Prompt) -> int:
-        """The tokens of a prompt, its chat template applied."""
-        assert self._client is not None
-        text = prompt.content
-        if not isinstance(text, str):
-            reply = await self._client.ask("/apply-template", {"messages": [asdict(message) for message in text]})
-            text = reply["prompt"]
-        reply = await self._client.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})
-        return len(reply["tokens"])
-
 
 def _counted(trace: Completion, prompt: Prompt, sampling: Sampling) -> Completion:
-    """A trace as it was asked for. One that ended at its first token has no log-probabilities to count: no tokens."""
+    """A trace as it was asked for: without log-probabilities, and what they alone tell, where nobody asked for them.
+
+    One that ended at its first token has none to count: no tokens.
+    """
     trace = trace if trace.tokens is not None else replace(trace, tokens=0)
-    return trace if sampling.top_logprobs else without_logprobs(trace, prompt)
-
-
-def without_logprobs(trace: Completion, prompt: Prompt) -> Completion:
-    """The trace without what only its log-probabilities tell, and without them where the prompt asks for none."""
+    if sampling.top_logprobs:
+        return trace
     raw = trace.raw
     if raw is not None and not (prompt.body or {}).get("logprobs"):
         raw = {**raw, "logprobs": None}

@@ -161,17 +161,12 @@ def start_actors(
     placed, late = ray.wait(list(versions), num_returns=count, timeout=PLACEMENT_TIMEOUT_S)
     for reference in late:  # others have the room
         ray.kill(versions[reference])
-    _check_versions(ray, placed)
-    return [RaySampler(cluster, versions[reference], source) for reference in placed]
-
-
-def _check_versions(ray: Any, references: list[Any]) -> None:
-    """Every node has this version of pets."""
-    if not references:
+    if not placed:
         raise InputError(f"no Ray actor had a place within {PLACEMENT_TIMEOUT_S:.0f} s: others use the cluster.")
     try:
-        versions = set(ray.get(references)) - {__version__}
+        others = set(ray.get(placed)) - {__version__}
     except ray.exceptions.RayError as error:
         raise InputError(f"a Ray actor cannot start: {first_line(error)}") from None
-    if versions:
-        raise InputError(f"a node of the Ray cluster has pets {versions.pop()}, this is {__version__}: install one.")
+    if others:
+        raise InputError(f"a node of the Ray cluster has pets {others.pop()}, this is {__version__}: install one.")
+    return [RaySampler(cluster, versions[reference], source) for reference in placed]

@@ -47,7 +47,10 @@ class HttpClient:
         timeout: float,
         loopback: bool = False,
     ) -> None:
-        self._headers = _request_headers(key, headers)
+        own = {"Accept": "*/*", "Accept-Encoding": "gzip", "User-Agent": "pets"}
+        own |= {"Authorization": f"Bearer {key}"} if key else {}
+        replaced = {name.lower() for name in headers or ()}
+        self._headers = {name: own[name] for name in own if name.lower() not in replaced} | dict(headers or {})
         self._timeout, self._loopback = timeout, loopback
         proxy = None if loopback else proxy_of(url)
         self._socks_proxy = proxy if proxy and proxy.startswith("socks") else None  # which aiohttp does not speak
@@ -114,19 +117,6 @@ class HttpClient:
         )
 
 
-def _request_headers(key: str | None, others: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The headers of every request; ``others`` come before ours."""
-    headers = {
-        "Accept": "*/*",
-        "Accept-Encoding": "gzip",
-        "User-Agent": "pets",
-    }
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    replaced = {name.lower() for name in others or ()}
-    return {name: value for name, value in headers.items() if name.lower() not in replaced} | dict(others or {})
-
-
 def sampler_error(server: str, error: Exception) -> SamplerError | None:
     """What a failed exchange means, by what was raised on the way; ``None`` for what is no matter of the network."""
     import aiohttp
@@ -188,7 +178,7 @@ def _is_loopback(host: str) -> bool:
 
 def check_address(url: str) -> None:
     """Refuse what no request can be sent to, and an address that must not be shown."""
-    if _has_login(url):
+    if "@" in (url.partition("//")[2] or url).partition("/")[0]:
         raise InputError(
             "the server's address holds a user name or a password, which would be stored and shown with it. "
             "Leave it out, and give it as the key."
@@ -202,14 +192,6 @@ def check_address(url: str) -> None:
         raise InputError(
             f'"{url}" is no address of a server; it begins with http:// or https://, such as http://localhost:8000/v1.'
         )
-
-
-def _has_login(url: str) -> bool:
-    """
-    >>> _has_login("http://me:secret@localhost:8000/v1"), _has_login("http://localhost:8000/v1/@me")
-    (True, False)
-    """
-    return "@" in (url.partition("//")[2] or url).partition("/")[0]
 
 
 @lru_cache(maxsize=1)

@@ -56,7 +56,8 @@ class VllmSampler(Sampler):
                 # The likeliest tokens as the model gives them, before temperature and cuts: what confidence means.
                 AsyncEngineArgs(**self._settings, logprobs_mode="raw_logprobs", max_logprobs=20, disable_log_stats=True)
             )
-            self._tokenizer = await _awaited(self._engine.get_tokenizer())
+            tokenizer = self._engine.get_tokenizer()
+            self._tokenizer = await tokenizer if asyncio.iscoroutine(tokenizer) else tokenizer  # older engines' is one
         except (OSError, RuntimeError, TypeError, ValueError) as error:  # TypeError: a setting that it does not know
             words = str(error).strip() or type(error).__name__
             raise LocalModelError(f'vLLM cannot run "{self.source}": {words.splitlines()[0]}') from None
@@ -91,10 +92,23 @@ class VllmSampler(Sampler):
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     async def _trace(self, tokens: Sequence[int], seed: int, sampling: Sampling) -> Completion:
+        from vllm import SamplingParams
         from vllm.exceptions import VLLMClientError
+        from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        params = self._params(len(tokens), seed, sampling)
+        room = int(self._engine.model_config.max_model_len) - len(tokens)
+        params = SamplingParams(
+            seed=seed,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=sampling.min_p,
+            stop=list(sampling.stop),
+            max_tokens=sampling.max_tokens or max(1, room),
+            logprobs=sampling.top_logprobs,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
         try:
             replies = self._engine.generate({"prompt_token_ids": list(tokens)}, params, uuid.uuid4().hex)
             outputs = [output async for output in replies]
@@ -106,23 +120,6 @@ class VllmSampler(Sampler):
             raise LocalModelError("vLLM's engine ended a request without an answer.")
         return _completion(outputs[-1].outputs[0], len(tokens), sampling)
 
-    def _params(self, prompt_tokens: int, seed: int, sampling: Sampling) -> Any:
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
-        room = int(self._engine.model_config.max_model_len) - prompt_tokens
-        return SamplingParams(
-            seed=seed,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            min_p=sampling.min_p,
-            stop=list(sampling.stop),
-            max_tokens=sampling.max_tokens or max(1, room),
-            logprobs=sampling.top_logprobs,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
-
 
 def _completion(output: Any, prompt_tokens: int, sampling: Sampling) -> Completion:
     """A finished trace; of its log-probabilities the confidence stays, and the first tokens' alternatives."""
@@ -132,7 +129,9 @@ def _completion(output: Any, prompt_tokens: int, sampling: Sampling) -> Completi
         for index, (token, others) in enumerate(zip(output.token_ids, output.logprobs, strict=False)):
             meter.add([other.logprob for other in others.values()])
             if index < ALTERNATIVE_TOKENS:
-                alternatives.append(_alternatives(token, others))
+                texts = {id: other.decoded_token or "" for id, other in others.items()}
+                values = {texts[id]: other.logprob for id, other in others.items()}
+                alternatives.append(TokenAlternatives(texts.get(token, ""), values))
         confidence = meter.result()
     return Completion(
         output.text,
@@ -143,13 +142,3 @@ def _completion(output: Any, prompt_tokens: int, sampling: Sampling) -> Completi
         size=text_bytes(output.text),
         alternatives=tuple(alternatives),
     )
-
-
-def _alternatives(token: int, others: Mapping[int, Any]) -> TokenAlternatives:
-    texts = {id: other.decoded_token or "" for id, other in others.items()}
-    return TokenAlternatives(texts.get(token, ""), {texts[id]: other.logprob for id, other in others.items()})
-
-
-async def _awaited(value: Any) -> Any:
-    """The value; older engines give it to be awaited."""
-    return await value if asyncio.iscoroutine(value) else value
