@@ -22,7 +22,6 @@ WITHOUT_A_TEST_FILE = {
     "answers/_comparison_worker.py": "the child of answers/comparison.py: test_comparison.py runs it",
     "answers/phrases.py": "data: test_final.py and the tables read it",
     "samplers/_llama.py": "the child of samplers/local.py: test_local.py and test_local_process.py run it",
-    "store/sql.py": "the statements that every test of the store runs",
 }
 """Modules without a test file of their own, and why: ``"cli/_run.py": "run by every verb's tests"``."""
 

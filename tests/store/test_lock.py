@@ -10,7 +10,7 @@ from pets.errors import StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunRecord, Store
-from pets.store.lock import locked_file
+from pets.store.database import locked_file
 
 HOLD = """
 import sys
@@ -126,7 +126,7 @@ def test_nobody_writes_between_a_holders_read_and_write(made, child):
 BARE_RACE = """
 import sys
 from pathlib import Path
-from pets.store.lock import run_lock
+from pets.store.database import run_lock
 counter = Path(sys.argv[1]).with_name("counter")
 print("ready", flush=True)
 sys.stdin.readline()

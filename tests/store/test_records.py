@@ -7,8 +7,8 @@ from pets.core.money import Currency
 from pets.errors import StateError
 from pets.questions import Problem
 from pets.samplers import Prompt
-from pets.store import RunRecord, StoredTrace
-from pets.store.records import problem_of, question_row, storable, text_rows, trace_of, trace_row
+from pets.store import Launch, RunRecord, StoredTrace
+from pets.store.records import problem_of, question_row, storable, trace_of, trace_row
 
 SETTINGS = RunRecord(10)
 
@@ -57,7 +57,7 @@ def test_a_trace_comes_back_without_its_text(confidences):
     assert trace_of((3, question, number, answer, "", *rest)) == trace
 
 
-def test_only_texts_that_are_there_have_a_row_and_all_are_utf_8():
-    traces = [StoredTrace("q", 0), StoredTrace("q", 1, text="half \ud83d")]
-    assert list(text_rows(1, traces)) == [(1, "q", 1, "half ?")]
+def test_every_text_that_is_kept_is_utf_8(run):
+    run.write([Launch("q0", 0), Launch("q0", 1)], [StoredTrace("q0", 0), StoredTrace("q0", 1, text="half \ud83d")])
+    assert [trace.text for trace in run.traces()] == ["", "half ?"]
     assert storable("☃") == "☃"

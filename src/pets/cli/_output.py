@@ -24,7 +24,7 @@ from rich.text import Text
 from pets.cli._groups import option
 from pets.cli._terminal import echo, is_terminal, json_line, terminal_text
 from pets.errors import InputError
-from pets.store.lock import locked_file
+from pets.store.database import locked_file
 from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
 
 Format = Literal["table", "jsonl", "json", "csv"]

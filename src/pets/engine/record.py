@@ -37,8 +37,8 @@ from pets.registry import make_answer_type
 from pets.samplers import Sampler
 from pets.store import StoredTrace
 from pets.store.cache import trace_keys
+from pets.store.database import locked_file
 from pets.store.export import pooled_question
-from pets.store.lock import locked_file
 from pets.tabular import atomic_write
 
 OPEN_QUESTIONS = 2  # where nobody says

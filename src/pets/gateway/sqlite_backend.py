@@ -56,8 +56,7 @@ from pets.gateway.ledger_backend import (
     window_starts,
 )
 from pets.gateway.telemetry import LOGGER
-from pets.store.database import Durability
-from pets.store.lock import run_lock
+from pets.store.database import Durability, run_lock
 from pets.store.sqlite import SQLiteDatabase
 
 INSERT = (

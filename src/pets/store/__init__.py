@@ -19,8 +19,7 @@ writes, whole and in order, never the file.
 """
 
 from pets.store.records import LostLaunch, RunRecord, RunState, RunSummary, StoredTrace
-from pets.store.run import Run, RunView
-from pets.store.store import Store
+from pets.store.store import Run, RunView, Store
 from pets.types import Launch
 
 __all__ = ["Launch", "LostLaunch", "Run", "RunRecord", "RunState", "RunSummary", "RunView", "Store", "StoredTrace"]

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from pets.prompts import Message, Sampling
 from pets.questions import Problem
-from pets.store import sql
-from pets.store.database import Database
-from pets.store.records import RunRecord, StoredTrace, trace_of
+from pets.store.database import SQL, Database
+from pets.store.records import RunRecord, StoredTrace, read_rows, trace_of
 
 KEYS_PER_QUERY = 500
 KEY_DIGITS = 32
@@ -127,7 +126,7 @@ class TraceCache:
         for first in range(0, len(asked), KEYS_PER_QUERY):
             some = list(asked)[first : first + KEYS_PER_QUERY]
             places = ", ".join(f"?{number}" for number in range(2, len(some) + 2))
-            rows = database.all(sql.CACHED.format(keys=places), run or 0, *some)
+            rows = database.all(SQL.CACHED.format(keys=places), run or 0, *some)
             for key, own in groupby(rows, lambda row: row[0]):
                 self._add(*asked[key], own)
 
@@ -157,7 +156,7 @@ class TraceCache:
     def _endpoints_of(self, run: int, endpoint: int) -> list[int]:
         """The endpoints of this run that stand for one of another run."""
         if run not in self._endpoints:
-            row = self._database.one(sql.GET_RUN, run)
+            row = self._database.one(SQL.GET_RUN, run)
             record = RunRecord(0) if row is None else RunRecord.from_json(row[5])
             self._texts[run] = record.keeps_texts
             self._endpoints[run] = [self._eligible.endpoints(source) for source in record.trace_sources]
@@ -167,10 +166,10 @@ class TraceCache:
     def find(self, question: str, number: int, endpoints: Collection[int]) -> CachedTrace | None:
         """The trace of a launch, with its text, of one of the run's ``endpoints``; ``None`` where it is to be asked."""
         for run, position, last in self._places.get(question, ()):
-            row = None if number > last else self._database.one(sql.CACHED_TRACE, run, position, number)
+            row = None if number > last else self._database.one(SQL.CACHED_TRACE, run, position, number)
             if row is None:
                 continue
-            trace = trace_of(row)
+            [trace] = read_rows("a trace", trace_of, [row])
             own = [place for place in self._endpoints_of(run, trace.endpoint) if place in endpoints]
             if own and self._eligible.fits(trace.tokens, trace.wasted):
                 return CachedTrace(trace, own[0], trace.reused_from or run)

@@ -1,15 +1,24 @@
 """A store's database behind one small interface: queries, and one transaction at a time.
 
 A file is SQLite's (:mod:`pets.store.sqlite`), a ``postgresql://`` URL is a server's (:mod:`pets.store.postgres`).
-Statements are written once, in what both know: ``?1`` stands for the first value, ``INTEGER`` is 64 bits wide and
-``REAL`` a double.
+Statements are written once (statements.sql), in what both know: ``?1`` stands for the first value, ``INTEGER`` is 64
+bits wide and ``REAL`` a double.
+
+A file is locked by the system's lock on an empty file beside it: one process at a time holds it, and it ends with its
+holder, however that one dies. It also holds between two openings in one process. The lock's file goes when the lock is
+released; after a kill it stays, and locks nothing.
 """
 
 import os
 import re
+import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, Protocol, Self
 from urllib.parse import unquote
 
@@ -29,6 +38,21 @@ POSTGRES_URL = re.compile(
     r"(?:\?(?P<parameters>[^@]*))?"
 )
 SECRET_PARAMETERS = ("password", "sslpassword", "oauth_client_secret")
+LOCK_RETRY_S = 0.02
+
+
+def read_statements(file: str) -> SimpleNamespace:
+    """The statements of a file of this package, each under the name that stands in a comment before it."""
+    statements: dict[str, str] = {}
+    text = files(__package__).joinpath(file).read_text("utf-8")
+    _, *parts = re.split(r"^-- ([A-Z_]+)$", text, flags=re.MULTILINE)
+    for name, part in zip(parts[::2], parts[1::2], strict=True):
+        statement = " ".join(re.sub("^--.*$", "", part, flags=re.MULTILINE).split())
+        statements[name] = statement.format_map(statements)
+    return SimpleNamespace(**statements)
+
+
+SQL = read_statements("statements.sql")
 
 
 class RowError(StateError):
@@ -211,3 +235,97 @@ def shown_location(location: str | os.PathLike[str]) -> str:
     pairs = [pair.partition("=") for pair in (parts["parameters"] or "").split("&")]
     plain = "&".join("".join(pair) for pair in pairs if pair[1] and unquote(pair[0]).lower() not in SECRET_PARAMETERS)
     return f"{scheme.lower()}://{user}{parts['hosts']}{parts['path']}" + (f"?{plain}" if plain else "")
+
+
+class FileLock:
+    """The lock that is the file at ``path`` (``None``: of a database in memory, which no other process sees)."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: int | None = None
+
+    def take(self, timeout_s: float = 0.0) -> bool:
+        """Take the lock; False if another holder still has it after ``timeout_s`` seconds."""
+        if self._path is None:
+            return True
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._file = _locked(self._path)
+            except OSError as error:
+                raise StateError(f'the lock "{self._path}" cannot be taken ({error}). Check who owns it.') from None
+            if self._file is not None or time.monotonic() >= end:
+                return self._file is not None
+            time.sleep(LOCK_RETRY_S)
+
+    def release(self) -> None:
+        """Release the lock; twice does no harm."""
+        if self._file is None or self._path is None:
+            return
+        with suppress(PermissionError):  # Windows removes no open file; it stays, and locks nothing
+            self._path.unlink(missing_ok=True)  # while it is still ours
+        os.close(self._file)
+        self._file = None
+
+    def is_held(self) -> bool:
+        """Whether a process, this one included, holds the lock now."""
+        if self._path is None or not self._path.exists():
+            return False
+        taken = self.take()
+        self.release()
+        return not taken
+
+
+def run_lock(store: Path | None, run: int) -> FileLock:
+    """The right to write to run ``run`` of the store at ``store`` (``None``: in memory)."""
+    return FileLock(None if store is None else store.with_name(f"{store.name}-run-{run}.lock"))
+
+
+@contextmanager
+def locked_file(path: Path) -> Iterator[None]:
+    """Have a file that grows to this process alone; refused where another has it.
+
+    What is no plain file is shared, and what has no folder cannot be written by anybody.
+    """
+    lock = FileLock(None)
+    if path.parent.is_dir() and (path.is_file() or not path.exists()):
+        real = path.resolve()  # the one name of the file, whatever links lead to it
+        lock = FileLock(real.with_name(f"{real.name}.lock"))
+    if not lock.take():
+        raise StateError(f'"{path}" is being written by another process. Wait for it or stop it, or name another file.')
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _locked(path: Path) -> int | None:
+    """The file, open and locked; None if another holder has it."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(file)
+        except OSError as error:
+            os.close(file)
+            if isinstance(error, BlockingIOError):
+                return None
+            raise
+        if os.fstat(file).st_nlink:
+            return file
+        os.close(file)  # its last holder removed it before we had it: what we locked is no longer there
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: int) -> None:
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except PermissionError as error:
+            raise BlockingIOError from error
+
+else:
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ from pets.pools import PooledQuestion
 from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.store.records import StoredTrace
-from pets.store.run import RunView
+from pets.store.store import RunView
 
 
 def trace_records(view: RunView) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """The records of a store, frozen and plain, and their rows: the one place that knows the order of the columns."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache, wraps
+from functools import lru_cache
 from typing import Any, Literal, Self, TypeVar
 
 from pets.confidence import Confidence
@@ -34,20 +34,12 @@ PLAIN_RECORD = {"total": int, "currency": dict, "spec": dict, "verb": str, "mode
 TEXT, USER, CHAT = 0, 1, 2
 
 
-def reading(noun: str) -> Callable[[Callable[..., Parsed]], Callable[..., Parsed]]:
-    """Have a function that reads a row of a store tell damage as a ``StateError``, in one line."""
-
-    def decorate(read: Callable[..., Parsed]) -> Callable[..., Parsed]:
-        @wraps(read)
-        def read_row(*values: Any) -> Parsed:
-            try:
-                return read(*values)
-            except BAD_VALUES as error:
-                raise StateError(f"{noun} of the store is damaged ({error}); take the store from a copy.") from None
-
-        return read_row
-
-    return decorate
+def read_rows(noun: str, read: Callable[[Row], Parsed], rows: Iterable[Row]) -> list[Parsed]:
+    """What ``read`` makes of rows of a store; a damaged one raises ``StateError``, in one line."""
+    try:
+        return list(map(read, rows))
+    except BAD_VALUES as error:
+        raise StateError(f"{noun} of the store is damaged ({error}); take the store from a copy.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +248,13 @@ def source_of(model: str, url: str) -> str:
 
 def question_row(run: int, position: int, problem: Problem) -> Row:
     """The parameters of ``ADD_QUESTION``."""
-    content, form = _prompt_text(problem.prompt.content)
+    content: Any = problem.prompt.content
+    if isinstance(content, str):
+        form = TEXT
+    elif len(content) == 1 and content[0].role == "user":
+        content, form = content[0].content, USER
+    else:
+        content, form = json.dumps([(turn.role, turn.content) for turn in content], ensure_ascii=False), CHAT
     return (run, position, problem.id, content, form, problem.answer_type, problem.gold, problem.level, problem.options)
 
 
@@ -271,7 +269,6 @@ def reader_of(spec: str, code: str | None) -> str:
     return f"recorded:{spec}" if spec != code and named is not None and named.runs_code else spec
 
 
-@reading("a question")
 def problem_of(row: Row, code: str | None = None) -> Problem:
     """The question of a row of ``QUESTIONS``; of its code the store alone names none."""
     _, id, content, form, answer, gold, level, options, instruction = row
@@ -285,30 +282,19 @@ def problem_of(row: Row, code: str | None = None) -> Problem:
     return Problem(id, prompt, reader_of(answer, code), gold, level, options)
 
 
-def _prompt_text(content: str | tuple[Message, ...]) -> tuple[str, int]:
-    """The prompt as a text, and in which form it is one."""
-    if isinstance(content, str):
-        return content, TEXT
-    if len(content) == 1 and content[0].role == "user":
-        return content[0].content, USER
-    return json.dumps([(message.role, message.content) for message in content], ensure_ascii=False), CHAT
-
-
 def trace_row(run: int, trace: StoredTrace) -> Row:
     """The parameters of ``ADD_TRACE``."""
     c = trace.confidences
     measured = (None,) * 5 if c is None else (c.mean, c.tail, c.lowest, c.bottom, c.tokens)
-    answer = None if trace.answer is None else storable(trace.answer)
-    error = None if trace.error is None else storable(trace.error)
-    counted = (answer, storable(trace.finish), trace.tokens, trace.prompt_tokens)
-    soft = None if trace.soft is None else storable(json.dumps(trace.soft.to_plain(), ensure_ascii=False))
+    soft = None if trace.soft is None else json.dumps(trace.soft.to_plain(), ensure_ascii=False)
+    texts = (trace.answer, trace.finish, trace.error, soft, trace.spelling)
+    answer, finish, error, soft, spelling = (text and storable(text) for text in texts)
+    counted = (answer, finish, trace.tokens, trace.prompt_tokens)
     tried = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
-    spelling = None if trace.spelling is None else storable(trace.spelling)
     sampled = (*tried, trace.model, trace.cached_tokens, soft, trace.cost, trace.reused_from, spelling, trace.part)
     return (run, trace.question, trace.number, *counted, *measured, *sampled)
 
 
-@reading("a trace")
 def trace_of(row: Row) -> StoredTrace:
     """The trace of a row of ``TRACES``."""
     _, question, number, answer, text, finish, tokens, prompt_tokens, *rest = row
@@ -322,24 +308,12 @@ def trace_of(row: Row) -> StoredTrace:
     return StoredTrace(*read, **used, part=part)
 
 
-@reading("a state of a run")
-def state_of(row: Row) -> Any:
-    """The plain data of a row of ``GET_STATE``."""
-    return json.loads(row[0])
-
-
-def text_rows(run: int, traces: Sequence[StoredTrace]) -> Iterator[Row]:
-    """The parameters of ``ADD_TEXT``; a trace without a text has no row."""
-    return ((run, trace.question, trace.number, storable(trace.text)) for trace in traces if trace.text)
-
-
 def job_row(run: int, job: BatchJob) -> Row:
     """The parameters of ``SAVE_JOB``."""
-    file, id = (None if text is None else storable(text) for text in (job.file, job.id))
+    file, id = (text and storable(text) for text in (job.file, job.id))
     return (run, job.key, job.endpoint, json.dumps(job.lines), job.created, job.wave, file, id, job.model)
 
 
-@reading("a batch job")
 def job_of(row: Row) -> BatchJob:
     """The job of a row of ``JOBS``."""
     key, endpoint, lines, *rest = row

@@ -10,8 +10,7 @@ from typing import Any, Self
 from urllib.parse import unquote
 
 from pets.errors import StateError
-from pets.store.database import Database, Durability, Release
-from pets.store.lock import run_lock
+from pets.store.database import Database, Durability, Release, run_lock
 from pets.store.migrations import MIGRATIONS, migrate
 
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
