@@ -28,7 +28,7 @@ from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.simulated_time import run_simulated  # type: ignore[import-not-found]
+from tests.simulated_time import run_simulated
 
 from benchmarks._pools import recorded
 from benchmarks._wave_limit import optimum_in_waves
