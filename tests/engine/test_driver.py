@@ -10,10 +10,11 @@ from pets.core.budget import Budget
 from pets.engine.assemble import assemble
 from pets.engine.driver import collected_apart
 from pets.engine.fetch import Fetcher
+from pets.engine.ledger import Ledger
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
-from pets.errors import StateError
+from pets.errors import BusyError, StateError
 from pets.policies.lead import Lead
 from pets.policies.okg import OKG
 from pets.policies.uniform import Uniform
@@ -24,9 +25,9 @@ from ..simulated_time import run_simulated
 from .conftest import Paced, asked
 
 
-def batch_driver(allocator, sampler, problems, pace):
-    fetcher = Fetcher([sampler], patience_s=None, max_n=1)
-    return assemble(RunSpec(), allocator, Sources(), problems=problems, fetcher=fetcher, pace=pace, keep_totals=True)
+def batch_driver(allocator, sampler, problems, pace, ledger=None, **options):
+    parts = {"fetcher": Fetcher([sampler], patience_s=None, max_n=1, **options), "pace": pace, "ledger": ledger}
+    return assemble(RunSpec(), allocator, Sources(), problems=problems, keep_totals=True, **parts)
 
 
 def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():
@@ -128,6 +129,39 @@ def test_where_a_server_is_not_known_to_stop_a_cancelled_trace_is_charged_whole(
     driver, _ = timed_batch(Lead(votes=3), sampler, mean=20, hurry=1.0)
     assert sampler.cancelled > 5
     assert driver.allocator.budget.spent == driver.allocator.told + sampler.cancelled
+
+
+class SlowLedger(Ledger):
+    """Takes its time to write a trace that failed."""
+
+    def __init__(self):
+        self.written = []
+
+    async def given_up(self, traces):
+        self.written += traces
+        await asyncio.sleep(10)
+
+
+class FailsFirst(Paced):
+    """Breaks off its first trace, which may have been sampled."""
+
+    failed = False
+
+    async def sample_streamed(self, prompt, seed, sampling, written):
+        if not self.failed:
+            self.failed = True
+            raise BusyError("no answer in time")
+        return await super().sample_streamed(prompt, seed, sampling, written)
+
+
+def test_a_trace_that_failed_is_charged_where_its_race_is_settled_while_it_is_written():
+    problems, policy, ledger = asked("a"), Lead(votes=2), SlowLedger()
+    allocator = Allocator(policy, Budget(8, 8), [Question("a", options=4)], hurry=1.0)
+    driver = batch_driver(allocator, FailsFirst(), problems, pace_of(policy, 8, 1, 64), ledger, tries=1)
+    run_simulated(driver.run())
+    assert [(trace.number, trace.error) for trace in ledger.written] == [(0, "no answer in time")]
+    votes, failed, cancelled = 2, 1, driver.questions.totals["a"].cancelled
+    assert cancelled and allocator.budget.spent == votes + failed + cancelled
 
 
 def test_what_is_there_when_a_run_begins_is_frozen_until_it_ends_unless_the_caller_has_done_so():

@@ -142,12 +142,12 @@ class Arrivals:
         task.add_done_callback(forget)
 
     async def cancel(self, question: str) -> list[TraceRequest]:
-        """Cancel what is on its way of a question, but for traces that are there and being read; the requests, each
-        with what was written of it by its end."""
+        """Cancel what is on its way of a question, but for traces that are there, or known not to come, and
+        being written down; the requests, each with what was written of it by its end."""
         requests: dict[asyncio.Task[None], TraceRequest] = {}
         looks: set[asyncio.Task[None]] = set()
         for task, request in list(self._requests.get(question, {}).items()):
-            if not (request.received or request.over):
+            if not (request.settling or request.over):
                 request.over = True
                 if request.endpoint is not None and request.written is not None:
                     looks |= self._wiring.fetcher.cancelled(request.endpoint)

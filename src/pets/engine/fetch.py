@@ -73,7 +73,8 @@ class TraceRequest:
 
     The reply says how many traces came unasked, or without their tokens; the ledger keeps its ``entry`` here while an
     attempt is out. Of an attempt at the server ``endpoint`` is where, and ``written`` how much there is of it, which is
-    known of one that is ``streamed``. ``received`` traces are being read; one that is ``over`` was cancelled.
+    known of one that is ``streamed``. One that is ``settling`` is being read or written down, and no longer cancelled;
+    one that is ``over`` was cancelled.
     """
 
     question: str
@@ -100,7 +101,7 @@ class TraceRequest:
     streamed: bool = False
     endpoint: Endpoint | None = None
     written: Written | None = None
-    received: bool = False
+    settling: bool = False
     over: bool = False
 
     @property
@@ -387,7 +388,7 @@ class Fetcher:
             out, sent = True, clock()
             request.endpoint, request.written = endpoint, Written()
             completions = await self._sampled(endpoint.sampler, request, request.written)
-            request.received = True
+            request.settling = True
             if untold := sum(map(TokenEstimator.needs_estimate, completions)):
                 self.faults["tokens estimated"] += untold
             if over := sum([completion.claimed_more for completion in completions]):

@@ -148,6 +148,7 @@ class Settlement:
 
     async def failed(self, request: TraceRequest, error: SamplerError) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.failed`: what was charged casts no vote."""
+        request.settling = True  # a race that is settled while this is written takes nothing back of it
         self._arrivals.failed(request.owner, error)
         self._fetcher.faults[GIVEN_UP] += request.size
         lost, attempt = self._lost_before(request), self._attempt(request)[0]
@@ -160,6 +161,7 @@ class Settlement:
 
     async def given_up(self, request: TraceRequest, error: SamplerError | None) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.given_up`: what was not charged is given back."""
+        request.settling = True
         question: OpenQuestion = request.owner
         if error is not None:
             self._arrivals.failed(question, error)
