@@ -53,6 +53,7 @@ class Prompt:
     bare: bool = field(default=False, compare=False, repr=False)  # a question's text alone: see Prompt.question
     sender: str = field(default="", compare=False, repr=False)
     instruction: str = field(default="", compare=False, repr=False)  # that stands under the question's own words
+    _max_tokens: int = field(default=0, init=False, compare=False, repr=False)  # 0: not counted yet
 
     def __post_init__(self) -> None:
         if not self.content:
@@ -125,13 +126,16 @@ class Prompt:
         >>> Prompt("2 + 2 =").max_tokens, Prompt.chat("2 + 2?").max_tokens
         (71, 78)
         """
+        if self._max_tokens:
+            return self._max_tokens
         if self.body is not None:  # other fields may get into the prompt too, such as a schema
             size = text_bytes(json.dumps(self.body, ensure_ascii=False))
         elif isinstance(self.content, str):
             size = text_bytes(self.content)
         else:
             size = sum(text_bytes(message.content) + MESSAGE_TOKENS for message in self.content)
-        return size + TEMPLATE_TOKENS
+        object.__setattr__(self, "_max_tokens", size + TEMPLATE_TOKENS)
+        return self._max_tokens
 
 
 @dataclass(frozen=True, slots=True)

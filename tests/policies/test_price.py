@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pets.core import race
 from pets.core.policy import Training, View
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally
@@ -169,3 +172,23 @@ def test_a_spec_says_what_is_served():
 def test_bad_options_are_refused(options):
     with pytest.raises(InputError):
         PriceRule(**options)
+
+
+@given(
+    st.lists(st.integers(1, 8), max_size=4),
+    st.integers(0, 4),
+    st.integers(0, 2),
+    st.sampled_from([None, 4, 5]),
+    st.integers(0, 3000),
+    st.sampled_from([None, 1, 3, 16, 64]),
+)
+def test_the_fewest_votes_are_those_of_the_walk_that_every_policy_has(counts, nulls, pending, options, left, cap):
+    tally = Tally(tuple(sorted(counts, reverse=True)), nulls, pending, options, mean_tokens=50.0)
+    rule, view = PriceRule(warmup=2), View(left, 50, cap)
+    assert rule.fewest(tally, view) == race.fewest(lambda state: max(0, _bounded(rule, state, view)), tally)
+
+
+def _bounded(rule: PriceRule, state: Tally, view: View) -> int:
+    """What the warm-up or the quota leaves to launch, within the view's cap."""
+    total = rule.warmup if state.returned < rule.warmup else rule.quota(state, view)
+    return (total if view.cap is None else min(total, view.cap)) - state.returned

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from pets.core.lookahead import BATCHES, batch_gains
 from pets.core.prior import STRENGTHS, LearnedPrior, slots
+from pets.core.race import MOST_LOOKS
 from pets.core.tally import Tally
 from pets.errors import InputError
 
@@ -130,6 +131,39 @@ def learned_batch(prior: LearnedPrior, tally: Tally, log_price: float, left: int
         return 1
     best = int(BATCHES[np.argmax(gains - price * BATCHES)])
     return max(0, min(-(-best // left) - tally.pending, room))
+
+
+def learned_fewest(
+    prior: LearnedPrior, tally: Tally, log_price: float, warmup: int, cap: int, zone: float = 0.0
+) -> int:
+    """m of :mod:`pets.core.race` under a learned prior without a limit of rounds: what the warm-up leaves, and votes
+    for the leader while :func:`learned_batch` wants a trace.
+
+    >>> learned_fewest(LearnedPrior(), Tally((3, 2), options=4), math.log(0.005), warmup=2, cap=64)
+    2
+    """
+    price, returned = math.exp(log_price), tally.returned
+    rates = _rates(prior, tally.counts, tally.nulls, tally.options, prior.mark(tally.mean_tokens), zone)
+    first = max(0, min(warmup, cap) - returned)
+    for m in range(first, first + MOST_LOOKS - bool(first)):
+        if returned + m >= cap or rates(m) <= price:
+            return m
+    return first + MOST_LOOKS - bool(first)
+
+
+@lru_cache(maxsize=1 << 14)
+def _rates(
+    prior: LearnedPrior, counts: tuple[int, ...], nulls: int, options: int | None, mark: int, zone: float
+) -> Callable[[int], float]:
+    """What a trace is worth after so many more votes for the leader; each is worked out once."""
+    leader, *others = counts or (0,)
+
+    @cache
+    def rate(votes: int) -> float:
+        grown = (leader + votes, *others) if leader + votes else ()
+        return _gains(prior, grown, nulls, options, mark, zone)[1]
+
+    return rate
 
 
 @lru_cache(maxsize=1 << 16)

@@ -217,6 +217,9 @@ class Fetcher:
 
     def requests(self, request: TraceRequest, max_n: int) -> Iterator[TraceRequest]:
         """The request in parts of at most ``max_n`` traces, each for those who take all of its launches."""
+        if len(self.pool.endpoints) == 1:
+            yield from request.split(max_n)
+            return
         for _, group in groupby(range(request.size), lambda offset: self.pool.takers(request.turn + offset)):
             offsets = list(group)
             yield from request.part(offsets[0], len(offsets)).split(max_n)

@@ -333,6 +333,9 @@ class Places:
     async def acquire(self, payer: str, most: int, rank: int = 0) -> int:
         """Wait for a place, and take as many as there is room for: 1 to ``most``. Of a payer's, the least ``rank`` goes
         first, then who came first; of payers, who has least."""
+        if not self._waiting and (room := self.room(payer)) > 0:
+            self._add(payer, number := min(most, room))
+            return number
         arrival: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         heappush(self._waiting.setdefault(payer, []), (rank, next(self._arrivals), most, arrival))
         self._serve()

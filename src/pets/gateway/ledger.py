@@ -321,7 +321,8 @@ class GatewayLedger(Ledger):
                 raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
             if not made:
                 del self._open[reservation.id]
-            if not balances or balances.keys() == self._balances(account.key, self.backend.day()).keys():
+            same_time = self._rate_limit is None and self.backend.day() == day
+            if not balances or same_time or balances.keys() == self._balances(account.key, self.backend.day()).keys():
                 return reservation if made else None
             self.settle(reservation)
 

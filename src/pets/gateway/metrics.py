@@ -5,12 +5,11 @@ The memory that it takes grows with the number of keys alone.
 
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, Summary, generate_latest
 
 from pets.core.tally import NAMES
 from pets.engine.submissions import Submissions
@@ -78,11 +77,13 @@ class Share:
         self.questions: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self.errors: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self._registry = registry = CollectorRegistry()
+        registry.register(self)  # first, so that all that is read after it is up to date
         counters = {
             name: Counter(f"pets_{name}", words, labels, registry=registry)
             for name, (words, labels) in COUNTERS.items()
         }
-        self._counter = cache(lambda name, *labels: counters[name].labels(*labels) if labels else counters[name])
+        self._counters = counters
+        self._counted: defaultdict[tuple[str, ...], float] = defaultdict(float)  # since the last look, by labels
         self._histograms = {
             name: Histogram(f"pets_{name}", words, labels, buckets=buckets, registry=registry)
             for name, (words, labels, buckets) in HISTOGRAMS.items()
@@ -142,13 +143,21 @@ class Share:
         """All metrics, in Prometheus' text format."""
         return generate_latest(self._registry)
 
+    def collect(self) -> Iterator[Metric]:
+        """Bring the counters up to date, for whoever reads the registry: counting is cheap, they are not."""
+        for (name, *labels), amount in self._counted.items():
+            counter = self._counters[name]
+            (counter.labels(*labels) if labels else counter).inc(amount)
+        self._counted.clear()
+        return iter(())
+
     def _count(self, name: str, amount: float, *labels: str) -> None:
-        counter = self._counter(name, *labels)  # which is shown from now on, with 0 too
-        if amount:
-            counter.inc(amount)
+        self._counted[name, *labels] += amount  # which is shown from now on, with 0 too
 
     def _model(self, name: str | None) -> str:
         """A model's name as a label, which is UTF-8; those beyond MAX_MODELS are counted together."""
+        if name in self._models:
+            return name
         name = (name or "unknown")[:MODEL_CHARACTERS].encode("utf-8", "replace").decode()
         if name not in self._models and len(self._models) >= MAX_MODELS:
             return OTHER_MODELS

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import json
 import logging
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,10 +30,12 @@ class JsonLines(logging.Formatter):
 
 
 def log_to(stream: IO[str]) -> None:
-    """Write the gateway's log, and warnings of the HTTP server, to a stream."""
+    """Write the gateway's log, and warnings of the HTTP server, to a stream; nothing is made for one that leads
+    nowhere, unless a log file takes it."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    for name, lowest in (("pets.gateway", "INFO"), ("uvicorn.error", "WARNING")):
+    unread = getattr(stream, "name", "") == os.devnull and not logging.getLogger("pets").handlers
+    for name, lowest in (("pets.gateway", "CRITICAL" if unread else "INFO"), ("uvicorn.error", "WARNING")):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(lowest)

@@ -9,6 +9,7 @@ Dir(a + counts) with a from each one's posterior, and traced: these paths stand 
 table, or for one round the shares and curves of the warm-up patterns, are what the stream goes by until the next time.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ import numpy as np
 from pets.core.dirichlet import okg_index
 from pets.core.grid import NO_CAP, Grid, Row, cold_rows, fit_grid, one_shot
 from pets.core.policy import QuotaPolicy, Training, View, check_prior, check_zone
-from pets.core.price import PriceTable, batch, fit_prices, learned_batch, log_price_at
+from pets.core.price import PriceTable, batch, fit_prices, learned_batch, learned_fewest, log_price_at
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import K0, PATTERNS, Tally, count_votes
 from pets.errors import InputError
@@ -173,6 +174,14 @@ class PriceRule(QuotaPolicy):
         if not self.use_up or view.cap is None:
             return wanted
         return max(wanted, view.budget_left - self.leave - view.cap * (view.questions_left - 1))
+
+    def fewest(self, tally: Tally, view: View, price: float = -math.inf) -> int:
+        """As every policy says it, by a walk over kept values."""
+        if self.rounds or self.use_up or self.prior != "learned":
+            return QuotaPolicy.fewest(self, tally, view, price)  # a class with slots has no super()
+        rule, cap = self.trained, NO_CAP if view.cap is None else view.cap
+        log_price = log_price_at(rule.table or (), view.mean_left)
+        return learned_fewest(rule._learned, tally, log_price, self.warmup, cap, self.zone)
 
     def _wanted(self, tally: Tally, view: View) -> int:
         """The quota that the price alone, or the plan, asks for."""
