@@ -14,8 +14,7 @@ is linear, and no passage is longer than ``MAX_PASSAGE_CHARS``, so that what rea
 import json
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise, takewhile
 from typing import Any, Literal
 
 from pets.answers.phrases import TABLES, words
@@ -44,9 +43,8 @@ def _blanks(fragment: str) -> str:
 
 
 SIGN = r"[:=：→⇒]|->|=>"
-# What an answer follows: "the answer is", in every language of the table: the nouns, and what follows each.
-NOUNS = [Pattern(_blanks(nouns)) for nouns, _ in TABLES["announcements"]]
-NOUN = Pattern(rf"(?:{'|'.join(nouns.pattern for nouns in NOUNS)}){END}")
+# What an answer follows: "the answer is", in every language of the table: a group of nouns, and what follows each.
+NOUN = Pattern(rf"(?:{'|'.join(f'({_blanks(nouns)})' for nouns, _ in TABLES['announcements'])}){END}")
 COMPOUND = Pattern(rf"\s+(?:choices?|options?|key|sheet){END}")
 TAILS = [
     Pattern(
@@ -89,19 +87,26 @@ DENIAL = Pattern(r"(?:no|nein|non|nope|not that)\s*[,:;.—–-]+\s+›\S")
 LEAD = Pattern(r"(?:[*_:：,\s`\"'“”‘’|#>]|\.\s)*")
 
 BOX = Pattern(r"\\(?:boxed|fbox)\s*\{", needs="\\")
-BARE_BOX = Pattern(r"\\boxed\s+(-?[0-9]+(?:[.,/][0-9]+)*|[A-Za-z])›(?:\W|\z)", needs="\\boxed")
 JOINT = Pattern(
     r"[\s$\\()\[\].*]*(?:,|;|&|and|or|und|oder|y|o|et|ou|e|и|или|和|或)[\s$\\()\[\].*]*(?:[a-zA-Z]\w?\s*=\s*)?"
 )
 JOINT_MARKS = str.maketrans("", "", "$\\()[].*")
 TAG = Pattern(rf"(?i)[<\[](/?)({words('tags')})[>\]]")
 OBJECT = Pattern(r"\{\s*\"", needs="{")
+DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 KEY_GAP = Pattern(r"[\s-]")
-FENCE = Pattern(rf"(?m)^{BLANK}*(?:```|~~~)\w*{BLANK}*$")
-HTML = Pattern(r"(?i)</?(?:b|i|u|strong|em|p|br|div|span|code|center|mark|h[1-6])\s?/?>", needs="<")
-SPECIAL = Pattern(r"<\|[a-z_]{1,30}\|>|</s>|<end_of_turn>|<eos>", needs="<")
-EMOJI = Pattern("[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d]")
-ACCENTS = Pattern("([\u0300-\u036f]{30})[\u0300-\u036f]+")  # sorting them takes the square of their number
+# The marks of transport, and what stands for each: special tokens, fences, HTML.
+WRAPPING = (
+    (Pattern(r"<\|[a-z_]{1,30}\|>|</s>|<end_of_turn>|<eos>", needs="<"), " "),
+    (Pattern(r"\\boxed\s+(-?[0-9]+(?:[.,/][0-9]+)*|[A-Za-z])›(?:\W|\z)", needs="\\boxed"), r"\\boxed{\1}"),
+    (Pattern(rf"(?m)^{BLANK}*```\w*{BLANK}*$", needs="```"), ""),
+    (Pattern(rf"(?m)^{BLANK}*~~~\w*{BLANK}*$", needs="~~~"), ""),
+    (Pattern(r"(?i)</?(?:b|i|u|strong|em|p|br|div|span|code|center|mark|h[1-6])\s?/?>", needs="<"), ""),
+)
+NOT_ASCII_WRAPPING = (
+    (Pattern("[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff\ufe0f\u200d]"), ""),  # emojis
+    (Pattern("([\u0300-\u036f]{30})[\u0300-\u036f]+"), r"\1"),  # sorting accents takes the square of their number
+)
 DISPLAY = Pattern(r"\\\[|\\\]|\$\$|\\begin\{(?:align|equation|gather)\*?\}|\\end\{(?:align|equation|gather)\*?\}")
 POINT = Pattern(
     rf"(?:[-*•]|\d{{1,2}}[.)])\s+[*_`]*({LETTER}[^\s.:;,=*_`]*(?: {LETTER}[^\s.:;,=*_`]*){{0,3}})[*_`]*[.,;]?"
@@ -131,23 +136,24 @@ def places(text: str) -> Iterator[tuple[Place, str]]:
     A JSON field, a tag or a box decides alone, unless a statement follows it; thoughts that were not closed hold no
     answer.
     """
-    visible = _before_next_question(_unwrapped(visible_text(text)))
+    visible = _unwrapped(text)
     field = _json_field(visible)
     if field is not None:
         yield from _within(field)
         return
     mark = _last_mark(visible)
-    if mark is None or (taken_back := _taken_back(_fold(visible))) > mark[2]:
-        yield from _prose(visible)
+    start = max(_corrections(_fold(visible), soft=False), default=0)  # what stands before it is taken back
+    if mark is None or start > mark[2]:
+        yield from _prose(visible, start)
         return
     kind, content, end = mark
-    if kind == "tagged":
+    if kind == "marked":
         yield from _within(content)
     elif len(content) <= MAX_PASSAGE_CHARS:
         yield "boxed", content
     else:
         return
-    yield from _statements(visible[max(end, taken_back) :])
+    yield from _statements(visible[end:])
 
 
 def boxed(text: str) -> str | None:
@@ -157,24 +163,6 @@ def boxed(text: str) -> str | None:
     '\\{2, \\frac{1}{3}\\}'
     """
     return next((content for _, _, content in _boxes(text)), None)
-
-
-def plain_lines(text: str) -> list[str]:
-    """The lines that say something: no rules, no fences, no goodbyes, nothing after the answer's explanation begins."""
-    lines = [line.strip() for line in text.splitlines()]
-    lines = [line for line in lines if line[:MAX_PASSAGE_CHARS].strip(RULE_CHARS)]
-    for index, line in enumerate(lines):
-        if (
-            index
-            and _begins(AFTERMATH, line)
-            and len(lines[index - 1]) < MAX_FIRST_CHARS
-            and lines[index - 1][-1] != ":"
-        ):
-            lines = lines[:index]
-            break
-    while len(lines) > 1 and (_begins(PLEASANTRY, lines[-1]) or _begins(AFTERMATH, lines[-1])):
-        lines.pop()
-    return lines
 
 
 def strip_openers(passage: str) -> str:
@@ -199,39 +187,30 @@ def visible_text(text: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """The end of a text, without the marks of transport: special tokens, fences, HTML, emojis."""
-    text = BARE_BOX.sub(r"\\boxed{\1}", SPECIAL.sub(" ", text[-MAX_TEXT_CHARS:]))
-    if not text.isascii():
-        text = ACCENTS.sub(r"\1", text)
-    text = HTML.sub("", FENCE.sub("", text) if "```" in text or "~~~" in text else text)
-    return _join_displays(text if text.isascii() else EMOJI.sub("", text))
+    """The end of the visible text without the marks of transport, each display formula on one line.
 
+    Base models run on: where the text before their own next question is an answer, what follows is left out.
 
-def _before_next_question(text: str) -> str:
-    """What stands before a model's own next question, where that is an answer: base models run on.
-
-    >>> _before_next_question("64\\n\\nQuestion: What is 1 + 2?\\nAnswer: 3")
+    >>> _unwrapped("<b>64</b>\\n\\nQuestion: What is 1 + 2?\\nAnswer: 3")
     '64'
     """
-    following = NEXT_QUESTION.search(_fold(text))
+    text = visible_text(text)[-MAX_TEXT_CHARS:]
+    for pattern, replacement in WRAPPING if text.isascii() else (*WRAPPING, *NOT_ASCII_WRAPPING):
+        text = pattern.sub(replacement, text)
+    pieces, index, is_open = list[str](), 0, False
+    for display in DISPLAY.finditer(text):
+        piece = text[index : display.end()]
+        pieces.append(piece.replace("\n", " ") if is_open else piece)
+        is_open = not is_open if display[0] == "$$" else display[0].startswith((r"\[", r"\begin"))
+        index = display.end()
+    text = "".join(pieces) + text[index:]
+    following = NEXT_QUESTION.search(_fold(text)) if "\n" in text else None
     if following is None:
         return text
     before = text[: following.start()]
     words = before.split()
     alone = 0 < len(words) <= 2 and len(words[-1]) <= MAX_JOINT_CHARS and words[-1][-1] != ":"
-    answered = alone or _last_mark(before) is not None or any(True for _ in _statements(before))
-    return before if answered else text
-
-
-def _join_displays(text: str) -> str:
-    """Display formulas on one line each."""
-    pieces, index, opening = [], 0, False
-    for mark in DISPLAY.finditer(text):
-        piece = text[index : mark.end()]
-        pieces.append(piece.replace("\n", " ") if opening else piece)
-        opening = not opening if mark[0] == "$$" else mark[0] in (r"\[",) or mark[0].startswith(r"\begin")
-        index = mark.end()
-    return "".join(pieces) + text[index:]
+    return before if alone or _last_mark(before) or any(True for _ in _statements(before)) else text
 
 
 def _fold(text: str) -> str:
@@ -239,85 +218,52 @@ def _fold(text: str) -> str:
     return text.replace("İ", "i").lower().replace("’", "'")
 
 
-def _begins(pattern: Pattern, line: str) -> bool:
-    return pattern.match(_fold(line[:MAX_FIRST_CHARS])) is not None
-
-
 # Boxes, tags, JSON
 
 
-def _last_mark(text: str) -> tuple[Literal["boxed", "tagged"], str, int] | None:
-    """The last box or tag: its kind, its content and where it ends."""
-    box, tag = _last_box(text), _last_tag(text)
-    if box is not None and (tag is None or box[1] > tag[1]):
-        return "boxed", *box
-    return None if tag is None else ("tagged", *tag)
+def _last_mark(text: str) -> tuple[Place, str, int] | None:
+    """The last box or tag: its kind, its content and where it ends.
 
-
-def _last_box(text: str) -> tuple[str, int] | None:
-    """The last box, with those that a comma or a word joins it to ("3 or 5"), and where it ends."""
-    contents, end, start = "", 0, 0
-    for box_start, box_end, content in islice(_boxes(text), MAX_BOXES):
-        if not contents:
-            contents, end = content, box_end
+    Boxes that a comma or a word joins ("3 or 5") are one; a tag that is never closed runs to the end.
+    """
+    box, box_start, box_end = "", 0, 0
+    for start, end, content in islice(_boxes(text), MAX_BOXES):
+        between = text[end:box_start]
+        if not box:
+            box, box_end = content, end
+        elif len(between) <= MAX_JOINT_CHARS and JOINT.fullmatch(between):
+            box = f"{content} {between.translate(JOINT_MARKS).strip()} {box}"
         else:
-            between = text[box_end:start]
-            if len(between) > MAX_JOINT_CHARS or not JOINT.fullmatch(between):
-                break
-            joint = between.translate(JOINT_MARKS).strip()
-            contents = f"{content} {joint} {contents}"
-        start = box_start
-    return (contents, end) if contents else None
+            break
+        box_start = start
+    opening: Match | None = None
+    tagged, tag_end = "", 0
+    for tag in TAG.finditer(text):
+        if not tag[1]:
+            opening = tag
+        elif opening is not None and opening[2].lower() == tag[2].lower():
+            tagged, tag_end, opening = text[opening.end() : tag.start()], tag.end(), None
+    if opening is not None and opening[0][0] == "<":
+        tagged, tag_end = text[opening.end() :], len(text)
+    if tagged.strip() and tag_end >= box_end:
+        return "marked", tagged, tag_end
+    return ("boxed", box, box_end) if box else None
 
 
 def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
     """Complete boxes that hold something, the last first: start, end, content."""
     limit = len(text)
     for match in reversed(list(BOX.finditer(text))):
-        close = _closing(text, match.end(), limit)
-        if close is None:
+        start = index = match.end()
+        depth = 1
+        while depth and index < limit:
+            char = text[index]
+            depth += (char == "{") - (char == "}")
+            index += 2 if char == "\\" else 1
+        if depth:
             limit = match.start()  # it swallows the rest, so no earlier box can close beyond it
-        elif content := text[match.end() : close].strip():
-            yield match.start(), close + 1, content
-
-
-def _closing(text: str, start: int, end: int) -> int | None:
-    """Where the brace is closed that was opened just before ``start``."""
-    depth, index = 1, start
-    while index < end:
-        char = text[index]
-        depth += (char == "{") - (char == "}")
-        if depth == 0:
-            return index
-        index += 2 if char == "\\" else 1
-    return None
-
-
-def _last_tag(text: str) -> tuple[str, int] | None:
-    """The content of the last answer tag and where it ends; one that is never closed runs to the end."""
-    opening: Match | None = None
-    last: tuple[str, int] | None = None
-    for tag in TAG.finditer(text):
-        if not tag[1]:
-            opening = tag
-        elif opening is not None and opening[2].lower() == tag[2].lower():
-            last, opening = (text[opening.end() : tag.start()], tag.end()), None
-    if opening is not None and opening[0][0] == "<":
-        last = text[opening.end() :], len(text)
-    return last if last and last[0].strip() else None
-
-
-def _prose(text: str) -> Iterator[tuple[Place, str]]:
-    """The places of a text without marks; where it takes something back, of what follows."""
-    end = _taken_back(_fold(text))
-    if end:
-        end = _skip_lead(text, end)
-        denial = DENIAL.match(_fold(text[end : end + MAX_FIRST_CHARS]))
-        end += denial.end() if denial else 0
-    yield from _statements(text[end:])
-    if end and (rest := _rest(text, end)):
-        yield "cue", rest
-    yield from _lines(text[end:])
+        elif content := text[start : index - 1].strip():
+            yield match.start(), index, content
 
 
 def _within(content: str) -> Iterator[tuple[Place, str]]:
@@ -335,14 +281,13 @@ def _within(content: str) -> Iterator[tuple[Place, str]]:
 def _json_field(text: str) -> str | None:
     """The answer of the last JSON object that has one; ``""`` where it says that there is none."""
     field, index = None, 0
-    decoder = json.JSONDecoder(parse_int=str, parse_float=str)
     for _ in range(MAX_JSON_STARTS):
         start = OBJECT.search(text, index)
         if start is None:
             break
         index = start.end()
         try:
-            item, index = decoder.raw_decode(text, start.start())
+            item, index = DECODER.raw_decode(text, start.start())
         except (ValueError, RecursionError):
             continue
         answer = _answer_of(item, MAX_JSON_DEPTH)
@@ -352,44 +297,47 @@ def _json_field(text: str) -> str | None:
 
 def _answer_of(item: Any, depth: int) -> str | None:
     """The answer in a decoded JSON value; ``None`` if nothing there is called one."""
-    if item is None:
-        return ""
+    if item is None or isinstance(item, str):
+        return item or ""
     if isinstance(item, bool):
         return str(item).lower()
-    if isinstance(item, str):
-        return item
-    if isinstance(item, list):
-        parts = [_answer_of(part, depth - 1) for part in item[:50]] if depth else []
-        return ", ".join(part for part in parts if part) or None
-    if not isinstance(item, dict) or not depth:
+    if not depth:
         return None
+    if isinstance(item, list):
+        return ", ".join(filter(None, (_answer_of(part, depth - 1) for part in item[:50]))) or None
     fields = {KEY_GAP.sub("_", _fold(str(key))): value for key, value in item.items()}
     if isinstance(fields.get("unit"), str) and isinstance(fields.get("value"), str):
         return f"{fields['value']} {fields['unit']}"
-    for key in TABLES["json_keys"]:
-        if key in fields:
-            return _answer_of(fields[key], depth - 1)
+    named = [fields[key] for key in TABLES["json_keys"] if key in fields]
     nested = [value for value in fields.values() if isinstance(value, dict)]
-    if len(nested) == 1:
-        return _answer_of(nested[0], depth - 1)
-    return _answer_of(next(iter(fields.values())), depth - 1) if len(fields) == 1 else None
+    answers = named or (nested if len(nested) == 1 else list(fields.values()))
+    return _answer_of(answers[0], depth - 1) if named or len(answers) == 1 else None
 
 
 # Statements: "the answer is", "is the correct answer", "wait, no"
 
 
-def _taken_back(folded: str) -> int:
-    """Where the last correction ends, before which nothing counts; 0 if there is none."""
-    hard = [end for end, word in _corrections(folded) if word not in SOFT_CORRECTIONS]
-    return hard[-1] if hard else 0
-
-
-def _corrections(folded: str) -> Iterator[tuple[int, str]]:
-    """Where what was said is taken back, and the word that does."""
+def _corrections(folded: str, *, soft: bool) -> list[int]:
+    """Where the words end that take back what was said; of those that may mean something else, too, if ``soft``."""
+    ends = []
     for match in CORRECTION.finditer(folded):
         before = folded[max(0, match.start() - 3) : match.start()].rstrip(" ")
-        if match.start() and (not before or before[-1] in TAKEN_BACK or before[-2:] in ("no", "oh", "ut")):
-            yield match.end(), match[0]
+        takes_back = match.start() and (not before or before[-1] in TAKEN_BACK or before[-2:] in ("no", "oh", "ut"))
+        if takes_back and (soft or match[0] not in SOFT_CORRECTIONS):
+            ends.append(match.end())
+    return ends
+
+
+def _prose(text: str, end: int) -> Iterator[tuple[Place, str]]:
+    """The places of a text without marks; of what follows ``end`` where something is taken back."""
+    if end:
+        end = _skip_lead(text, end)
+        denial = DENIAL.match(_fold(text[end : end + MAX_FIRST_CHARS]))
+        end += denial.end() if denial else 0
+    yield from _statements(text[end:])
+    if end and (rest := _rest(text, end)):
+        yield "cue", rest
+    yield from _lines(text[end:])
 
 
 def _statements(text: str) -> Iterator[tuple[Place, str]]:
@@ -398,15 +346,15 @@ def _statements(text: str) -> Iterator[tuple[Place, str]]:
         return  # the stop after a box, mostly
     folded = _fold(text)
     verdicts = [match.span() for match in VERDICT.finditer(folded) if _word_starts(folded, match.start())]
-    events = [(end, end, False) for end, _ in _corrections(folded)]
-    events += [(start, end, True) for start, end in verdicts]
-    for start, end in _announcements(text, folded):
+    events = {(end, end, False) for end in _corrections(folded, soft=True)}
+    events |= {(start, end, True) for start, end in verdicts}
+    for start, end in _announcements(folded):
         before = bisect_right(verdicts, (start, 0)) - 1
         if before < 0 or start >= verdicts[before][1]:  # within no verdict
-            events.append((start, end, False))
+            events.add((start, end, False))
     passages = 0
-    for start, end, reverse in sorted(set(events), key=lambda event: event[1], reverse=True)[:MAX_EVENTS]:
-        passage = _subject(text, folded, start) if reverse else _rest(text, end)
+    for start, end, reverse in sorted(events, key=lambda event: event[1], reverse=True)[:MAX_EVENTS]:
+        passage = _subject(text, start) if reverse else _rest(text, end)
         if not passage:
             continue
         yield "cue", passage
@@ -415,45 +363,26 @@ def _statements(text: str) -> Iterator[tuple[Place, str]]:
             return
 
 
-def _announcements(text: str, folded: str) -> Iterator[tuple[int, int]]:
-    for start, end in _forward(folded):
-        if not _word_starts(folded, start):
-            continue
-        before = folded[max(0, start - 12) : start].split()
-        if before and before[-1] in VERB_BEFORE and folded[start - 1] != "\n":
-            continue
-        yield start, end
-    for match in HEADING.finditer(folded):
-        yield match.start(), match.end()
-    near = len(text) - MAX_FIRST_CHARS * 2
-    for match in WEAK.finditer(folded, max(0, near)):
-        if _word_starts(folded, match.start()):
-            yield match.start(), match.end()
-
-
-def _forward(folded: str) -> Iterator[tuple[int, int]]:
-    """What an answer follows, from left to right, none within another: a noun with its verb, or another phrase."""
-    end = 0
-    for span in sorted([*_nouns(folded), *(match.span() for match in ANNOUNCEMENT.finditer(folded))]):
-        if span[0] >= end:
-            end = span[1]
-            yield span
-
-
-def _nouns(folded: str) -> Iterator[tuple[int, int]]:
-    """The nouns for an answer that a verb or a sign follows, each with that."""
+def _announcements(folded: str) -> Iterator[tuple[int, int]]:
+    """What an answer follows: a noun with its verb or sign, or another phrase; headings; near the end, weak nouns."""
+    spans = [match.span() for match in ANNOUNCEMENT.finditer(folded)]
     for noun in NOUN.finditer(folded):
         rest = folded[noun.end() : noun.end() + MAX_TAIL_CHARS]
-        if rest.lstrip().startswith(("choice", "option", "key", "sheet")) and COMPOUND.match(rest):
+        tail = TAILS[next(index for index, group in enumerate(noun.groups()) if group)].match(rest)
+        if tail and not COMPOUND.match(rest):
+            spans.append((noun.start(), noun.end() + tail.end()))
+    last_end = 0
+    for start, end in sorted(spans):
+        if start < last_end:  # none within another
             continue
-        if tail := TAILS[_language(noun[0])].match(rest):
-            yield noun.start(), noun.end() + tail.end()
-
-
-@lru_cache(maxsize=256)
-def _language(noun: str) -> int:
-    """The place of a noun in the table of announcements."""
-    return next(index for index, nouns in enumerate(NOUNS) if nouns.fullmatch(noun))
+        last_end = end
+        before = folded[max(0, start - 12) : start].split()
+        is_infinitive = before and before[-1] in VERB_BEFORE and folded[start - 1] != "\n"
+        if _word_starts(folded, start) and not is_infinitive:
+            yield start, end
+    yield from (match.span() for match in HEADING.finditer(folded))
+    weak = WEAK.finditer(folded, max(0, len(folded) - 2 * MAX_FIRST_CHARS))
+    yield from (match.span() for match in weak if _word_starts(folded, match.start()))
 
 
 def _word_starts(text: str, index: int) -> bool:
@@ -466,8 +395,7 @@ def _rest(text: str, end: int) -> str:
     start = _skip_lead(text, end)
     if "\n" in text[end:start] and text.startswith(("- ", "• "), start):
         start += 2
-    stop = text.find("\n", start)
-    return text[start : len(text) if stop < 0 else stop].strip()[:MAX_PASSAGE_CHARS].strip()
+    return text[start:].partition("\n")[0].strip()[:MAX_PASSAGE_CHARS].strip()
 
 
 def _skip_lead(text: str, index: int) -> int:
@@ -475,13 +403,13 @@ def _skip_lead(text: str, index: int) -> int:
     return lead.end() if lead else index
 
 
-def _subject(text: str, folded: str, start: int) -> str:
-    """What "is the correct answer" is said of; nothing where that is a pronoun."""
+def _subject(text: str, start: int) -> str:
+    """What "is the correct answer" is said of; nothing where that is a pronoun, or too long for a subject."""
     first = max(0, start - MAX_SUBJECT_CHARS)
-    ends = [first + match.end() for match in CLAUSE_END.finditer(text[first:start])]
-    subject = text[ends[-1] if ends else first : start].strip()
-    if ends == [] and first:
-        return ""  # too long for a subject
+    *clauses, subject = CLAUSE_END.split(text[first:start])
+    if first and not clauses:
+        return ""
+    subject = subject.strip()
     if FINITE.search(subject):  # "A is wrong and B"
         subject = CONJUNCTION.split(subject)[-1]
     return "" if PRONOUNS.search(_fold(subject).strip(" *_,")) else strip_openers(subject)
@@ -495,14 +423,29 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
 
     None where the text breaks off or asks back: nothing there is an answer.
     """
-    lines = _listed(plain_lines(text))
+    lines = _plain_lines(text)
     if not lines:
         return
-    last = _without_goodbye(lines[-1])
-    if not CLOSED.search(last[-MAX_JOINT_CHARS:]):  # what stands before a sentence that does not end is no conclusion
+    last = lines[-1]
+    for end in SENTENCE_END.finditer(last):
+        if end.start() and _begins(PLEASANTRY, last[end.end() :]):  # a goodbye behind the first sentence
+            last = last[: end.start()].strip()
+            break
+    is_closed = CLOSED.search(last[-MAX_JOINT_CHARS:])
+    if not is_closed:  # what stands before a sentence that does not end is no conclusion
         ends = [end.end() for end in SENTENCE_END.finditer(last)]
         last = last[ends[-1] :] if ends and len(last[: ends[-1]].split()) > 3 and len(last) - ends[-1] > 1 else last
-    if _open_ended(last):
+    end_of_last = _fold(last[-MAX_FIRST_CHARS:]).rstrip(" *_")
+    if last.count(r"\(") > last.count(r"\)") or last.count(r"\[") > last.count(r"\]"):
+        return
+    if end_of_last.endswith(("?", "？")) or DANGLING.search(end_of_last):
+        return
+    if (
+        not is_closed
+        and end_of_last[-1:].isalpha()
+        and last[-1] not in "*_`"
+        and len(last.split()) >= LONG_SENTENCE_WORDS
+    ):
         return
     if len(last) > MAX_PASSAGE_CHARS:
         last = last[-MAX_PASSAGE_CHARS:].partition(" ")[2]
@@ -512,33 +455,26 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
         yield "first", lines[0]
 
 
-def _listed(lines: list[str]) -> list[str]:
-    """The lines, the last of them in one where they are the points of a list of names.
+def _plain_lines(text: str) -> list[str]:
+    """The lines that say something: no rules, no goodbyes, nothing after the answer's explanation begins.
 
-    >>> _listed(["The colours:", "1. Red", "2. **Green**"]), _listed(["1. Add 2.", "2. So 4"])
+    The points of a list of names, where the text ends with one, are one line.
+
+    >>> _plain_lines("The colours:\\n1. Red\\n2. **Green**\\n\\nThanks!"), _plain_lines("1. Add 2.\\n2. So 4")
     (['The colours:', 'Red, Green'], ['1. Add 2.', '2. So 4'])
     """
-    points: list[str] = []
-    for line in reversed(lines[-MAX_POINTS:]):
-        if (point := POINT.fullmatch(line)) is None:
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line[:MAX_PASSAGE_CHARS].strip(RULE_CHARS)]
+    for index, (before, line) in enumerate(pairwise(lines), 1):
+        if len(before) < MAX_FIRST_CHARS and before[-1] != ":" and _begins(AFTERMATH, line):
+            lines = lines[:index]
             break
-        points.append(point[1])
-    return [*lines[: -len(points)], ", ".join(reversed(points))] if len(points) > 1 else lines
+    while len(lines) > 1 and (_begins(PLEASANTRY, lines[-1]) or _begins(AFTERMATH, lines[-1])):
+        lines.pop()
+    points = list(takewhile(bool, map(POINT.fullmatch, reversed(lines[-MAX_POINTS:]))))
+    names = ", ".join(point[1] for point in reversed(points) if point)
+    return [*lines[: -len(points)], names] if len(points) > 1 else lines
 
 
-def _open_ended(line: str) -> bool:
-    end = _fold(line[-MAX_FIRST_CHARS:]).rstrip(" *_")
-    if line.count(r"\(") > line.count(r"\)") or line.count(r"\[") > line.count(r"\]"):
-        return True
-    if end.endswith(("?", "？")) or DANGLING.search(end) is not None:
-        return True
-    cut = not CLOSED.search(line[-MAX_JOINT_CHARS:]) and end[-1:].isalpha() and line[-1] not in "*_`"
-    return cut and len(line.split()) >= LONG_SENTENCE_WORDS
-
-
-def _without_goodbye(line: str) -> str:
-    """The line up to the first sentence, but the first of all, that is a pleasantry."""
-    for end in SENTENCE_END.finditer(line):
-        if end.start() and _begins(PLEASANTRY, line[end.end() : end.end() + MAX_FIRST_CHARS]):
-            return line[: end.start()].strip()
-    return line
+def _begins(pattern: Pattern, line: str) -> bool:
+    return pattern.match(_fold(line[:MAX_FIRST_CHARS])) is not None
