@@ -80,34 +80,21 @@ class Text(AnswerType):
 
     def read(self, text: str) -> Reading | None:
         """What a box, a tag, a JSON field or the last statement says, else a short line, else what a sentence names."""
-        passages = list(places(text))
-        first = next((passage for place, passage in passages if place == "first"), "")
+        passages = places(text)
         for place, passage in passages:
             answer: str | None = None
-            if place == "boxed":
-                return self._reading(passage)
             if place in ("cue", "marked"):
                 answer = _stated(passage, whole=place == "marked")
             elif place == "line":
+                first = next((first for _, first in passages), "")
                 answer = None if DOUBT.search(passage) else _concluded(passage, first)
-            if answer is not None:
-                doubtful = DOUBT.search(answer) is not None or ALTERNATIVES.fullmatch(answer) is not None
-                return None if doubtful else self._reading(answer)
+            if answer is not None and (DOUBT.search(answer) or ALTERNATIVES.fullmatch(answer)):
+                return None
+            if answer is not None or place == "boxed":
+                answer = passage if answer is None else answer
+                form = self.canonical(answer)
+                return None if form is None else Reading(form, _spelling(answer))
         return None
-
-    def _reading(self, answer: str) -> Reading | None:
-        form = self.canonical(answer)
-        return None if form is None else Reading(form, _spelling(answer))
-
-
-def _canonical(answer: str) -> str | None:
-    if len(answer) > MAX_CHARS:
-        return None
-    for _ in range(MAX_ROUNDS):  # casefolding can undo NFKC and the reverse; both settle in a few rounds
-        before, answer = answer, _fold(answer)
-        if answer == before:
-            return answer or None
-    return None
 
 
 def _spelling(answer: str) -> str:
@@ -121,11 +108,22 @@ def _spelling(answer: str) -> str:
     return whole[1] if whole else text
 
 
+def _canonical(answer: str) -> str | None:
+    if len(answer) > MAX_CHARS:
+        return None
+    for _ in range(MAX_ROUNDS):  # casefolding can undo NFKC and the reverse; both settle in a few rounds
+        before, answer = answer, _fold(answer)
+        if answer == before:
+            return answer or None
+    return None
+
+
 cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
 """Voters on one question give few answers, many times each."""
 
 
 def _fold(text: str) -> str:
+    """Without accents, articles, initials' stops, hyphens and punctuation; dates, times and numbers in one spelling."""
     if SHORT_STATES.fullmatch(text):
         return "united states"
     if not text.isascii():
@@ -139,19 +137,12 @@ def _fold(text: str) -> str:
         return verdict[1]
     if when := WHEN.match(text):
         text = text[when.end() :]
-    return iso_date(text) or clock_time(text) or _number(text) or _respelled(text)
-
-
-def _number(text: str) -> str | None:
-    """The number or quantity that a text is; what begins with a zero, is an ordinal or counts things is a name."""
-    if SYMBOL.match(text) or (bare := rational.plain(text)) is None:
-        return None
-    value = quantity.read(text)
-    return quantity.show(value).casefold() if value and not LETTER.search(bare, value.end) else None
-
-
-def _respelled(text: str) -> str:
-    """Without accents, articles, initials' stops, hyphens and inner punctuation."""
+    if moment := iso_date(text) or clock_time(text):
+        return moment
+    # What begins with a zero, is an ordinal or counts things is a name.
+    if not SYMBOL.match(text) and (bare := rational.plain(text)) is not None and (value := quantity.read(text)):
+        if not LETTER.search(bare, value.end):
+            return quantity.show(value).casefold()
     if not text.isascii():
         text = ACCENTED.sub(r"\1", unicodedata.normalize("NFD", text))
         text = unicodedata.normalize("NFC", text).translate(STROKES)
@@ -186,9 +177,7 @@ def _unwrap(text: str) -> str:
 SENTENCE_END = Pattern(r"[.!?]›(?:\s|\z)|[。！？\n]")
 ABBREVIATION = Pattern(r"(?:\A|\W)(?:[A-Z]|St|Mt|Dr|Mr|Jr|Sr|vs|Mrs|Inc|etc)\z|\.[A-Za-z]\z")
 APPOSITION = Pattern(
-    r"(?:,\s+|\s[-–—]+\s|\s\(|\s)(?:because|since|that|which|who|where|whose|as (?:it|he|she|they|the)|located|known"
-    r"|given|based"
-    rf"|according|due to|so that|although|though|however|but|not|making|with|followed|weil|porque|parce|perché){END}"
+    rf"(?:,\s+|\s[-–—]+\s|\s\(|\s)(?:{words('reasons')}){END}"
     r"|,\s+(?:the|an?|and (?:it|he|she|they|this)|in|on)\s|\s[–—]\s|:\s|;\s|\s\(|['\"]\s?[,}]"
 )
 BESIDES = Pattern(r",\s+(?:the|an?)\s")
@@ -231,21 +220,10 @@ UNSPACED = Pattern(
     r"|[а-яёА-ЯЁ][^—–]{2,79}\s[—–]\s+(?:это\s)?([^—–.]{1,40})\.?\n?\z"
 )
 COPULA_END = Pattern(r"(?:です|である|だ|입니다|이다|예요|이에요)›\n?\z")
-FILLER = Pattern(
-    r"(?i)(?:(?:definitely|probably|likely|most likely|clearly|simply|indeed|certainly|therefore|thus|actually|donc"
-    r"|also|daher|in fact|called|named|known as|either|(?:located|situated|found|based) in)\s+)+"
-)
-GREETING = Pattern(
-    r"(?i)(?:sure|certainly|of course|absolutely|great|good|hello|hi|okay|ok|alright|let['’]s|let me|here|step)"
-    r"(?:\W|\z)|(?:to|i|we) \w"
-)
-VERB = Pattern(
-    rf"(?i){START}(?:{COPULAS}|{DEED}|{TELLING}|{words('verbs')}|has|have|had|does|do|did|can|will|would|i|we|you|let|think|know|(?-i:são)|sind){END}"
-)
-DOUBT = Pattern(
-    rf"(?i)(?:{words('unsure')}|sorry|maybe|perhaps|possibly|might be|could be|either .{{1,80}} or|could you"
-    rf"|yes and no){END}|{words('unable')}\w"
-)
+FILLER = Pattern(rf"(?i)(?:(?:{words('fillers')})\s+)+")
+GREETING = Pattern(rf"(?i)(?:{words('greetings')})(?:\W|\z)|(?:to|i|we) \w")
+VERB = Pattern(rf"(?i){START}(?:{COPULAS}|{DEED}|{TELLING}|{words('verbs')}|(?-i:são)){END}")
+DOUBT = Pattern(rf"(?i)(?:{words('unsure')}|{words('doubts')}){END}|{words('unable')}\w")
 NAME = r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*){0,5}"
 ALTERNATIVES = Pattern(rf"{NAME} or (?:maybe |perhaps |possibly )?{NAME}\W{{0,3}}")
 OF_SOMETHING = Pattern(r"(?i)the\s.{1,60}?\s(?:of|for|with|that|which|whose)\s")
@@ -299,18 +277,17 @@ def _concluded(line: str, first: str) -> str | None:
     bold = {stars or lines for stars, lines in EMPHASIS.findall(line)} or {*CODE.findall(line)}
     if len(bold) == 1 and not line.endswith(":**"):
         return str(bold.pop())
-    named = _described(line)
-    if named is not None:
+    if named := _described(line):
         return named
     opened = strip_openers(line)
     opened = opened if opened.strip(TRAILING) and not VERDICT_WORD.match(line) else line
     head = _stated(opened, whole=False)
     if head and (" (" in opened or BESIDES.match(opened, len(head))) and _is_bare(head):
         return head
-    if _is_bare(opened) or (
-        head and head != opened and _is_bare(head) and _is_named(head) and not GREETING.match(head)
-    ):
-        return opened if _is_bare(opened) else head
+    if _is_bare(opened):
+        return opened
+    if head and head != opened and _is_bare(head) and _is_named(head) and not GREETING.match(head):
+        return head
     return first if first and _is_bare(first) and not GREETING.match(first) else None
 
 
@@ -324,10 +301,8 @@ def _is_bare(line: str) -> bool:
 
 def _described(line: str) -> str | None:
     """What a sentence says that something is ("The capital of France is Paris."), or that is said to be it."""
-    for part in islice(_sentences(line), MAX_SENTENCES):
-        if answer := _named_in(part.strip()):
-            return answer
-    return None
+    answers = (_named_in(sentence.strip()) for sentence in islice(_sentences(line), MAX_SENTENCES))
+    return next(filter(None, answers), None)
 
 
 def _named_in(sentence: str) -> str | None:
@@ -344,18 +319,19 @@ def _named_in(sentence: str) -> str | None:
     sentence = sentence if sentence[:4].lower() in ("it i", "it w", "this", "that") else strip_openers(sentence)
     for match in filter(None, (DESCRIBED.fullmatch(sentence), DESCRIBED_LAST.fullmatch(sentence))):
         answer = _stated(match[1], whole=False) or ""
-        if 0 < len(_items(answer)[0].split()) <= MAX_BARE_WORDS and (_is_named(answer) or _is_term(answer, sentence)):
+        if 0 < len(ITEM_END.split(answer)[0].split()) <= MAX_BARE_WORDS and (
+            _is_named(answer) or _is_term(answer, sentence)
+        ):
             return answer
     if (match := WRITTEN_IN.fullmatch(sentence)) and len(match[1].split()) <= 2:
         return match[1]
     if match := TOLD.fullmatch(sentence):
         answer = LEADING_ARTICLE.sub("", _stated(match[1], whole=False) or "")
-        alike = all(item.isalpha() for part in _items(answer) for item in part.split()) and not PREPOSITION.search(
-            answer
-        )
+        words = " ".join(ITEM_END.split(answer)).split()
+        alike = all(map(str.isalpha, words)) and not PREPOSITION.search(answer)
         if len(answer.split()) <= MAX_BARE_WORDS and (_is_named(answer) or alike):
             return answer
-    if (match := ENUMERATED.fullmatch(sentence)) and len(_items(match[1])) > 1:
+    if (match := ENUMERATED.fullmatch(sentence)) and len(ITEM_END.split(match[1])) > 1:
         return match[1]
     match = DEFINED.fullmatch(sentence)
     if match is None or len(match[1].split()) > MAX_BARE_WORDS or PRONOUN.match(match[1]):
@@ -365,17 +341,16 @@ def _named_in(sentence: str) -> str | None:
 
 def _is_named(answer: str) -> bool:
     """Whether it is a name, a number or a quotation: "in the north" is none."""
-    if answer.lstrip()[:1] in LEADING:
-        return True
     bare = LEADING_ARTICLE.sub("", answer.strip())
-    if bare[:1].isupper() or bare[:1].isdigit() or ord(bare[:1] or "a") > 0x2FF:
+    initial = bare[:1]
+    if answer.lstrip()[:1] in LEADING or initial.isupper() or initial.isdigit() or initial > "\u02ff":
         return True
     return CODE_NAME.fullmatch(bare) is not None
 
 
 def _is_term(answer: str, sentence: str) -> bool:
     """Whether it is the one word for something that the sentence describes: "The opposite of hot is cold.\""""
-    term, *others = _items(LEADING_ARTICLE.sub("", answer))
+    term, *others = ITEM_END.split(LEADING_ARTICLE.sub("", answer))  # "red, green and blue"
     if term in UNFINISHED:
         return False
     if SUPERLATIVE.match(LEADING_ARTICLE.sub("", sentence)):
@@ -385,15 +360,6 @@ def _is_term(answer: str, sentence: str) -> bool:
     return term.isalpha() and (OF_SOMETHING.match(sentence) or TERMS.match(sentence)) is not None
 
 
-def _items(answer: str) -> list[str]:
-    """The parts of a list.
-
-    >>> _items("red, green, and dark blue"), _items("red")
-    (['red', 'green', 'dark blue'], ['red'])
-    """
-    return ITEM_END.split(answer)
-
-
 # Dates
 
 
@@ -401,7 +367,8 @@ MAX_DATE_CHARS = 60
 MONTHS = {name.lower(): number for names in (month_name, month_abbr) for number, name in enumerate(names) if name}
 MONTHS |= {"sept": 9}
 MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
-WEEKDAY = r"(?:(?:on )?(?:mon|tues|wednes|thurs|fri|satur|sun)day,? )?"
+DAY_OF_WEEK = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+WEEKDAY = rf"(?:(?:on )?{DAY_OF_WEEK},? )?"
 DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 MONTH_FIRST = Pattern(rf"{WEEKDAY}({MONTH})\.? (?:the )?{DAY}(?:,? (?:of )?(\d{{4}}))?")
 DAY_FIRST = Pattern(rf"{WEEKDAY}(?:the )?{DAY}(?: of)?[ -]({MONTH})\.?(?:,?[ -](\d{{4}}))?")
@@ -415,12 +382,10 @@ TIMES = Pattern(
     r"(?:\A|\W)(?:at|is|=|by|around|until|to|about|approximately|exactly) [*_]*(\d{1,2}:\d\d(?: ?[ap]\.?m\.?)?"
     r"|\d{1,2} ?[ap]\.?m\.?)›(?:[^\w:%]|\z)"
 )
-WEEKDAY_OF = Pattern(
-    r"(?i).{1,60}\s(?:was|is|falls on|fell on|will be)(?: on)?(?: an?)? ((?:mon|tues|wednes|thurs|fri|satur|sun)day)\W*"
-)
+WEEKDAY_OF = Pattern(rf"(?i).{{1,60}}\s(?:was|is|falls on|fell on|will be)(?: on)?(?: an?)? ({DAY_OF_WEEK})\W*")
 WHEN = Pattern(
     r"(?:at|on|in|by|around) (?:the year )?›(?:half past|quarter|noon|midnight|\d{4}(?:\W|\z)"
-    rf"|\d{{1,2}}(?::\d\d| ?[ap]\.?m)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:{MONTH}){END})"
+    rf"|\d{{1,2}}(?::\d\d| ?[ap]\.?m)|{DAY_OF_WEEK}|(?:{MONTH}){END})"
 )
 PARTIAL = Pattern(r"--(\d\d)-(\d\d)")
 LEAP_YEAR = 2000
@@ -438,22 +403,21 @@ def iso_date(text: str) -> str | None:
     """
     if len(text) > MAX_DATE_CHARS:
         return None
+    if (match := YEAR_FIRST.fullmatch(text)) and match[2] == match[4]:
+        year, month, day = match[1], int(match[3]), match[5]
+    elif match := MONTH_FIRST.fullmatch(text):
+        year, month, day = match[3], MONTHS[match[1]], match[2]
+    elif match := DAY_FIRST.fullmatch(text):
+        year, month, day = match[3], MONTHS[match[2]], match[1]
+    elif (match := FIGURES.fullmatch(text)) and match[2] == match[4]:
+        return f"{int(match[1])}/{int(match[3])}/{match[5]}"
+    else:
+        return text if PARTIAL.fullmatch(text) else None
     try:
-        if (match := YEAR_FIRST.fullmatch(text)) and match[2] == match[4]:
-            return _iso(int(match[1]), int(match[3]), int(match[5]))
-        if match := MONTH_FIRST.fullmatch(text):
-            return _iso(int(match[3] or 0), MONTHS[match[1]], int(match[2]))
-        if match := DAY_FIRST.fullmatch(text):
-            return _iso(int(match[3] or 0), MONTHS[match[2]], int(match[1]))
+        moment = date(int(year or 0) or LEAP_YEAR, month, int(day))
     except ValueError:  # there is no such day
         return None
-    if (match := FIGURES.fullmatch(text)) and match[2] == match[4]:
-        return f"{int(match[1])}/{int(match[3])}/{match[5]}"
-    return text if PARTIAL.fullmatch(text) else None
-
-
-def _iso(year: int, month: int, day: int) -> str:
-    return date(year or LEAP_YEAR, month, day).isoformat() if year else f"--{date(LEAP_YEAR, month, day):%m-%d}"
+    return moment.isoformat() if int(year or 0) else f"--{moment:%m-%d}"
 
 
 def moments_in(text: str) -> list[str]:
@@ -479,9 +443,7 @@ def clock_time(text: str) -> str | None:
     if match is None:
         return NAMED_TIMES.get(text)
     figures, minutes, half = match[1], match[2] or "00", match[3]
-    hour, is_marked = int(figures), text != match[1] and not text.replace(".", "").isdigit()
-    if not is_marked or hour > 24 or int(minutes) > 59 or (half and not 1 <= hour <= 12):
+    hour = int(figures)
+    if text.replace(".", "").isdigit() or hour > 24 or int(minutes) > 59 or (half and not 1 <= hour <= 12):
         return None
-    if half:
-        return f"{hour % 12 + 12 * (half == 'p'):02}:{minutes}"
-    return f"{figures}:{minutes}"
+    return f"{hour % 12 + 12 * (half == 'p'):02}:{minutes}" if half else f"{figures}:{minutes}"
