@@ -10,7 +10,6 @@ in meaning another one. Two units are two answers, however they convert, unless 
 100 cents, and 5 % is 0.05.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -18,7 +17,6 @@ from string import digits, punctuation
 
 from pets.answers import rational
 from pets.answers.phrases import TABLES, words
-from pets.answers.rational import in_words
 from pets.patterns import END, LETTER, START, Match, Pattern, escape
 
 MAX_BEFORE_CHARS = 40
@@ -110,24 +108,18 @@ def unit_at(text: str, index: int, *, letters: bool = True) -> tuple[str, int]:
         unit, end = f"{unit}/{_symbol(under[1])}", under.end()
         if power := BELOW_POWER.match(text, end):
             unit, end = f"{unit}^{power[1]}", power.end()
-    if not _symbol(name) or (name in ("in", "a", "an", "d", "as") and _is_prose(text, end)):
-        return "", index
-    return unit, end
+    following = WORD_AFTER.match(text, end) if name in ("in", "a", "an", "d", "as") else None
+    is_prose = following is not None and not following[1].startswith(MEASURED)  # "5 in" goes on as "5 in total"
+    return ("", index) if is_prose or not _symbol(name) else (unit, end)
 
 
 def _symbol(name: str) -> str:
-    return UNIT_NAMES.get(name) or UNIT_NAMES.get(name.lower()) or ""
+    return UNIT_NAMES.get(name) or UNIT_NAMES.get(name.lower(), "")
 
 
-def _is_prose(text: str, end: int) -> bool:
-    """Whether "5 in" goes on as "5 in total"."""
-    following = WORD_AFTER.match(text, end)
-    return following is not None and not following[1].startswith(MEASURED)
-
-
-MAGNITUDES = {name: int(power) for power, names in TABLES["magnitudes"].items() for name in names.split()}
-LETTER_MAGNITUDES = {"k": 3, "K": 3, "M": 6, "B": 9, "T": 12}
-DOZEN = Pattern(r"(?i) ?(?:dozen|dutzend)›(?:[^a-z]|\z)")
+MAGNITUDES = {name: 10 ** int(power) for power, names in TABLES["magnitudes"].items() for name in names.split()}
+FACTORS = {**MAGNITUDES, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12, "dozen": 12, "dutzend": 12}
+DOZEN = Pattern(r"(?i) ?(dozen|dutzend)›(?:[^a-z]|\z)")
 MAGNITUDE = Pattern(rf"(?i)[ -]?({'|'.join(sorted(MAGNITUDES, key=len, reverse=True))})›(?:[^a-zà-ÿа-я]|\z)")
 LETTER_MAGNITUDE = Pattern(r"([kKMBT])›(?:[^\w/^]|\z)")
 SMALL_MAGNITUDE = Pattern(rf"([mb])n?{END}")
@@ -143,30 +135,29 @@ def read(text: str, *, letters: bool = True) -> Quantity | None:
     """
     if len(text) > rational.MAX_CHARS or (bare := rational.plain(text)) is None:
         return None
-    bare = _unapproximate(bare).rstrip(" .,;:*_")
+    bare = bare[_after_approximately(bare) :].rstrip(" .,;:*_")
     bare = bare[1:-1] if len(bare) > 2 and bare[0] == bare[-1] == "$" else bare
-    quantity = quantity_at(bare, 0, letters=letters) or _words_at(bare, 0)
-    if quantity is None:
+    quantity = quantity_at(bare, 0, letters=letters)
+    if quantity is None or BLOCKING.search(bare, quantity.end):
         return None
-    return quantity if _is_counted(bare[quantity.end :], letters) and not BLOCKING.search(bare, quantity.end) else None
+    counted = bare[quantity.end :]
+    if letters:
+        return quantity if NAME_OF_COUNTED.fullmatch(counted) else None
+    is_name = LONG_NAME_OF_COUNTED.fullmatch(counted) and not any(name in counted for name in FUNCTIONS)
+    return quantity if is_name else None
 
 
 def show(quantity: Quantity) -> str:
-    """``73``, ``-0.5``, ``1/3`` or ``5 km``."""
-    return f"{_decimal(quantity.value)} {quantity.unit}".strip()
+    """The value, a decimal where that ends within ``MAX_DECIMALS``, else a reduced fraction; and the unit.
 
-
-def _decimal(value: Fraction) -> str:
-    """A number as a decimal where that ends within ``MAX_DECIMALS``, else as a reduced fraction.
-
-    >>> [_decimal(Fraction(*ratio)) for ratio in ((5559, 25), (-1, 2), (6, 3), (2, 3))]
+    >>> [show(Quantity(Fraction(*ratio))) for ratio in ((5559, 25), (-1, 2), (6, 3), (2, 3))]
     ['222.36', '-0.5', '2', '2/3']
     """
-    scaled = value * 10**MAX_DECIMALS
-    if value.denominator == 1 or scaled.denominator != 1:
-        return str(value)
-    sign, digits = "-" * (value < 0), str(abs(scaled.numerator)).zfill(MAX_DECIMALS + 1)
-    return f"{sign}{digits[:-MAX_DECIMALS]}.{digits[-MAX_DECIMALS:].rstrip('0')}"
+    value, scaled = str(quantity.value), quantity.value * 10**MAX_DECIMALS
+    if quantity.value.denominator != 1 and scaled.denominator == 1:
+        sign, figures = "-" * (scaled < 0), str(abs(scaled)).zfill(MAX_DECIMALS + 1)
+        value = f"{sign}{figures[:-MAX_DECIMALS]}.{figures[-MAX_DECIMALS:].rstrip('0')}"
+    return f"{value} {quantity.unit}".strip()
 
 
 def parse(form: str) -> Quantity:
@@ -189,7 +180,10 @@ def _in_wholes(quantity: Quantity) -> Fraction:
 
 
 def quantity_at(text: str, start: int, *, letters: bool = True) -> Quantity | None:
-    """The quantity in figures that begins at ``start`` of a plain text, with the smaller units that follow it."""
+    """The quantity that begins at ``start`` of a plain text, in words, or in figures with the units that follow it."""
+    if number := rational.in_words(text, start):
+        unit, end = unit_at(text, number[1], letters=False)
+        return Quantity(number[0], unit, start, end, text[start:end])
     quantity = _single_at(text, start, letters)
     while quantity and quantity.unit:
         joint = JOINT.match(text, quantity.end)
@@ -215,17 +209,11 @@ def _single_at(text: str, start: int, letters: bool) -> Quantity | None:
         return None
     value, end = number
     value = -value if sign == "-" and currency else value
-    if end == len(text):
-        pass  # most numbers of formulas
-    elif magnitude := MAGNITUDE.match(text, end):
-        value, end = value * 10 ** MAGNITUDES[magnitude[1].lower()], magnitude.end()
-    elif letter := LETTER_MAGNITUDE.match(text, end):
-        if letters or currency:
-            value, end = value * 10 ** LETTER_MAGNITUDES[letter[1]], letter.end()
-    elif currency and (small := SMALL_MAGNITUDE.match(text, end)):
-        value, end = value * 10 ** {"m": 6, "b": 9}[small[1]], small.end()
-    elif dozen := DOZEN.match(text, end):
-        value, end = value * 12, dozen.end()
+    scales = (MAGNITUDE, (letters or currency) and LETTER_MAGNITUDE, currency and SMALL_MAGNITUDE, DOZEN)
+    for pattern in filter(None, scales if end < len(text) else ()):
+        if scale := pattern.match(text, end):
+            value, end = value * FACTORS[scale[1].lower()], scale.end()
+            break
     if max(abs(value.numerator), value.denominator) >= rational.FIRST_TOO_LARGE:
         return None
     unit, unit_end = unit_at(text, end, letters=letters)
@@ -248,15 +236,6 @@ def _ends(text: str, index: int) -> bool:
     return not (len(after) == 2 and after[0] in ".,:/-'" and after[1].isdigit())
 
 
-def _words_at(text: str, start: int) -> Quantity | None:
-    """The quantity whose number begins there in words."""
-    words = in_words(text, start)
-    if words is None:
-        return None
-    unit, end = unit_at(text, words[1], letters=False)
-    return Quantity(words[0], unit, start, end, text[start:end])
-
-
 # In prose
 
 
@@ -270,18 +249,12 @@ BLOCKING = Pattern(rf"(?i){START}{BLOCKING_WORDS}{END}")
 BLOCKED = Pattern(rf"(?i){BLOCKING_WORDS}{END}")
 
 
-def _is_counted(text: str, letters: bool) -> bool:
-    """Whether it is nothing but the name of what is counted; without ``letters``, of words that are no function."""
-    if letters:
-        return NAME_OF_COUNTED.fullmatch(text) is not None
-    return LONG_NAME_OF_COUNTED.fullmatch(text) is not None and not any(name in text for name in FUNCTIONS)
-
-
-def _unapproximate(text: str) -> str:
+def _after_approximately(text: str) -> int:
+    """Where the number begins that stands after "about" and the like."""
     start = 0
     while lead := APPROXIMATELY.match(text, start):
         start = lead.end()
-    return text[start:]
+    return start
 
 
 class AmbiguousError(Exception):
@@ -338,17 +311,13 @@ def quantities(text: str) -> list[Quantity]:
         else:
             figures = FIGURES.match(text, start.end() - 1)
             index = max(start.end(), figures.end() if figures else 0)
-    return numbers or list(_in_words(text))
-
-
-def _in_words(text: str) -> Iterator[Quantity]:
+    if numbers:
+        return numbers
     index = 0
-    while start := WORDS.search(text, index):
-        quantity = _words_at(text, start.start())
-        if quantity is None:  # nineteen eighty-four
-            return
-        yield quantity
+    while (start := WORDS.search(text, index)) and (quantity := quantity_at(text, start.start())):
+        numbers.append(quantity)
         index = quantity.end
+    return numbers  # none from "nineteen eighty-four" on
 
 
 def stated(passage: str) -> Quantity | None:
@@ -361,13 +330,13 @@ def stated(passage: str) -> Quantity | None:
     text = _prose(passage)
     if text is None:
         return None
-    start = len(text) - len(_unapproximate(text))
-    quantity = quantity_at(text, start) or _words_at(text, start)
+    quantity = quantity_at(text, _after_approximately(text))
     if quantity is None:
         return _concluded_in(CLAUSE.split(text, maxsplit=1)[0]) or _concluded_in(text)
     _refuse_alternative(text, quantity)
     clause = CLAUSE.split(text[quantity.end :], maxsplit=1)[0]
-    if quantities(clause) and not AN_ASIDE.search(clause[: quantities(clause)[0].start].rstrip()):
+    others = quantities(clause)
+    if others and not AN_ASIDE.search(clause[: others[0].start].rstrip()):
         return _concluded_in(text)
     return None if BLOCKED.match(clause.lstrip()) else quantity
 
@@ -385,12 +354,9 @@ def concluded(line: str) -> Quantity | None:
     if formulas and (last := equated(formulas[-1])) and len(formulas) == 1:
         return last
     for sentence in reversed(SENTENCE.split(without_condition(line))):
-        if text := _prose(sentence):
-            quantity = _concluded_in(text)
-            if quantity is not None:
-                return quantity
-            if quantities(text):
-                return None
+        text = _prose(sentence)
+        if text and ((quantity := _concluded_in(text)) or quantities(text)):
+            return quantity
     return None
 
 
@@ -460,8 +426,7 @@ def _after_equals(text: str, numbers: list[Quantity], sides: list[Match]) -> Qua
 
 def _precedes(pattern: Pattern, text: str, number: Quantity) -> bool:
     before = text[max(0, number.start - MAX_BEFORE_CHARS) : number.start]
-    words = APPROXIMATE_END.sub("", before)
-    return pattern.search(words) is not None
+    return pattern.search(APPROXIMATE_END.sub("", before)) is not None
 
 
 FIRST_OF_NUMBER = tuple("-0123456789")
@@ -473,9 +438,7 @@ def _refuse_alternative(text: str, quantity: Quantity) -> None:
     if text[quantity.end : index] == " " and text[index : index + 1] in FIRST_OF_NUMBER and quantity_at(text, index):
         raise AmbiguousError
     joint = ALTERNATIVE.match(text, quantity.end)
-    if joint is None:
-        return
-    other = quantity_at(text, joint.end()) or _words_at(text, joint.end())
+    other = quantity_at(text, joint.end()) if joint else None
     if other is not None and not same(quantity, other):
         raise AmbiguousError
 
