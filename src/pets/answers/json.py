@@ -8,6 +8,7 @@ call the same functions with the same ones are one answer.
 import json
 import unicodedata
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, NoReturn
@@ -30,7 +31,6 @@ RECURSION_CHARS = 20_000  # that a value nested too deeply counts for, in these
 
 OPENING = Pattern(r"""\{›\s{0,99}["}]|\[›\s{0,99}["{\[\]0-9tfn-]""")
 FENCE = Pattern(rf"(?m)^{BLANK}*```[^\n`]*$", needs="```")
-NO_JSON = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +73,30 @@ class Json(AnswerType):
         if self.field is None:
             return canonical_json(answer, self.ignore.split())
         for _ in range(MAX_ROUNDS):
+            before = answer
             try:
                 value = _parse(answer)
-                answer, before = value if type(value) is str else _write(value, _paths(self.ignore.split())), answer
-            except ValueError:  # a text that is no JSON: with single spaces
-                try:
-                    return _composed(" ".join(answer.split())) or None if len(answer) <= MAX_CHARS else None
-                except ValueError:
-                    return None
+                answer = value if type(value) is str else _write(value, _paths(self.ignore.split()))
+            except ValueError:
+                break
             if answer == before:
                 return None if answer == "null" else answer
+        else:
+            return None
+        with suppress(ValueError):  # a text that is no JSON: with single spaces
+            return _composed(" ".join(answer.split())) or None if len(answer) <= MAX_CHARS else None
         return None
 
     def extract(self, text: str) -> str | None:
         """The last fenced value, else the last object, else the last list, else the whole text if that is JSON."""
         for value in reversed(_values(visible_text(text)[-MAX_CHARS:])):
-            if self.field is not None:
-                value = _at(value, self.field.split("."))
-            if value is NO_JSON:
-                continue
             try:
-                written = _write(value, _paths(self.ignore.split()))
-            except ValueError:
+                for name in [] if self.field is None else self.field.split("."):
+                    value = value[name]
+                form = self.canonical(_write(value, _paths(self.ignore.split())))
+            except (KeyError, TypeError, ValueError):  # no such field, or nothing that has fields
                 continue
-            if (form := self.canonical(written)) is not None:
+            if form is not None:
                 return form
         return None
 
@@ -142,10 +142,9 @@ def _number(text: str) -> _Number:
     if len(text.lower().partition("e")[2].lstrip("+-").lstrip("0")) > MAX_EXPONENT_DIGITS:
         raise ValueError("the exponent is too large")
     negative, figures, exponent = Decimal(text).as_tuple()
-    sign, digits = "-" * negative, "".join(map(str, figures))
+    sign, digits = "-" * negative, "".join(map(str, figures)).lstrip("0")
     bare = digits.rstrip("0")
     exponent = int(exponent) + len(digits) - len(bare)
-    bare = bare.lstrip("0")
     if not bare:
         return _Number("0")
     if 0 <= exponent <= MAX_ZEROS:
@@ -217,29 +216,17 @@ def _paths(names: Iterable[str]) -> Paths:
     return tree
 
 
-def _at(value: Any, path: Iterable[str]) -> Any:
-    for name in path:
-        if not isinstance(value, dict) or name not in value:
-            return NO_JSON
-        value = value[name]
-    return value
-
-
 def _values(text: str) -> list[Any]:
     """The JSON values of a text, the best last: the whole text; else lists, then objects, then what is fenced."""
     text = text.strip()
-    try:
-        return [_parse(text)]
-    except ValueError:
-        pass
     marks = [match.span() for match in FENCE.finditer(text)]
     blocks = (text[begin:end] for (_, begin), (end, _) in zip(marks[::2], marks[1::2], strict=False))
-    fenced = []
-    for block in blocks:
-        try:
+    fenced = list[Any]()
+    for block in (text, *blocks):
+        with suppress(ValueError):
             fenced.append(_parse(block))
-        except ValueError:
-            continue
+        if fenced and block is text:
+            return fenced
     embedded = list(_embedded(text))
     lists = [value for value in embedded if isinstance(value, list)]
     return [*lists, *(value for value in embedded if isinstance(value, dict)), *fenced]
@@ -289,27 +276,22 @@ def reading_of(answer_type: AnswerType, text: str, finish: str, ignore: Iterable
     if finish != TOOL_CALLS:
         return answer_type.read(text)
     line = text.rpartition("\n")[2]
-    calls = _calls(line) if len(line) <= 2 * MAX_ARGUMENTS_CHARS else []  # twice, as its quotes are escaped
-    if not calls or len(calls) > MAX_CALLS:
+    try:
+        calls = json.loads(line) if len(line) <= 2 * MAX_ARGUMENTS_CHARS else []  # twice, as its quotes are escaped
+    except ValueError:  # a server that says so, and calls nothing
+        return None
+    if not isinstance(calls, list) or not 0 < len(calls) <= MAX_CALLS:
         return None
     ignored = [*ignore, *(answer_type.ignore.split() if isinstance(answer_type, Json) else ())]
-    forms = [_form(call, ignored) for call in calls]
-    named = [form for form in forms if form is not None]
-    form = f"call {', '.join(sorted(named))}"
-    return Reading(form, form) if len(named) == len(forms) else None
-
-
-def _calls(line: str) -> list[dict[str, Any]]:
-    try:
-        calls = json.loads(line)
-    except ValueError:  # a server that says so, and calls nothing
-        return []
-    return calls if isinstance(calls, list) and all(isinstance(call, dict) for call in calls) else []
-
-
-def _form(call: dict[str, Any], ignore: Iterable[str]) -> str | None:
-    name, arguments = call.get("name"), str(call.get("arguments"))
-    if not isinstance(name, str) or not name or len(arguments) > MAX_ARGUMENTS_CHARS:
-        return None
-    form = canonical_json("{}" if arguments.strip() in ("", "null") else arguments, ignore)
-    return None if form is None else f"{name}({form})"
+    forms = []
+    for call in calls:
+        name = call.get("name") if isinstance(call, dict) else None
+        if not isinstance(name, str) or not name:
+            return None
+        arguments = str(call.get("arguments"))
+        form = canonical_json("{}" if arguments.strip() in ("", "null") else arguments, ignored)
+        if form is None:
+            return None
+        forms.append(f"{name}({form})")
+    written = f"call {', '.join(sorted(forms))}"
+    return Reading(written, written)

@@ -33,6 +33,7 @@ def _rules(stage: str) -> list[tuple[Pattern, str]]:
 
 
 FIRST_RULES, LAST_RULES = _rules("first"), _rules("last")
+LETTERS_ALONE = frozenset(ascii_letters)
 TRAILING = "".join(filter(str.isspace, map(chr, range(0x3001)))) + ".,;:\\"
 OPTION = Pattern(r"\A\(([A-Z])\)›\n?\z")
 DEGREE = Pattern(r"\^\s*\{?\s*\\circ\s*\}?|\\degree›(?:[^a-z]|\z)", needs="\\")
@@ -122,19 +123,16 @@ def _respace(text: str) -> str:
     left, *parts = text.split() or [""]
     pieces = [left]
     for right in parts:
-        pieces += [" ", right] if _separates(left, right) else [right]
+        before = left.rstrip(ascii_letters)
+        if before == left:
+            separates = left[-1].isdecimal() and right[0].isdecimal()
+        elif before.endswith("\\"):
+            separates = right[0] in ascii_letters
+        else:
+            separates = len(left) > len(before) + 1 and len(right) > 1 and {right[0], right[1]} <= LETTERS_ALONE
+        pieces += [" ", right] if separates else [right]
         left = right
     return "".join(pieces)
-
-
-def _separates(left: str, right: str) -> bool:
-    before = left.rstrip(ascii_letters)
-    letters, following = len(left) - len(before), right[:1] in ascii_letters
-    if letters and before.endswith("\\"):
-        return following
-    if letters > 1:
-        return following and len(right) > 1 and right[1] in ascii_letters
-    return not letters and left[-1].isdecimal() and right[0].isdecimal()
 
 
 def _unname(text: str) -> str:
@@ -148,13 +146,15 @@ def _unname(text: str) -> str:
     if membership := MEMBERSHIP.match(text):
         return text if membership[1] == "y" else text[membership.end() :]
     items = [item.split("=") for item in _split_list(text)]
-    if _names_a_list(items):
-        return ",".join(item[-1] for item in items)
+    name, values = items[0][0], ",".join(item[-1] for item in items)
+    is_name = NAME.fullmatch(name) and name != "y"
+    if is_name and len(items[0]) == 2 and len(items) > 1 and all(len(item) == 1 for item in items[1:]):
+        return values  # x=2,3: one name for all of a list
     if any(len(item) < 2 or not all(item) for item in items) or len({item[0] for item in items}) > 1:
         return text
-    name, computed = items[0][0], all(_computed(item[-2]) or item[-2].startswith(OPERATORS) for item in items)
-    named = (NAME.fullmatch(name) and name != "y") or (NAMES.fullmatch(name) and sorted(name[1::2]) == list(name[1::2]))
-    return ",".join(item[-1] for item in items) if named or computed else text
+    computed = all(_computed(item[-2]) or item[-2].startswith(OPERATORS) for item in items)
+    are_names = NAMES.fullmatch(name) and sorted(name[1::2]) == list(name[1::2])
+    return values if is_name or are_names or computed else text
 
 
 OR = Pattern(rf"{FONT}\{{\s*or\s*\}}|(?:\A|\W)‹or›(?:\W|\z)|\\lor›(?:[^a-z]|\z)", needs="or")
@@ -184,12 +184,6 @@ def _as_interval(text: str) -> str:
     if len(signs) == 2 and not (low and high):  # 0<x>1
         return text
     return f"{low or OPEN_LOW},{high or OPEN_HIGH}"
-
-
-def _names_a_list(items: list[list[str]]) -> bool:
-    """Whether it is ``x=2,3``: one name for all of a list."""
-    name, sizes = items[0][0], [len(item) for item in items]
-    return sizes == [2] + [1] * (len(items) - 1) and len(items) > 1 and name != "y" and bool(NAME.fullmatch(name))
 
 
 OPERATORS = (r"\int", r"\sum", r"\prod", r"\lim", r"\max", r"\min", r"\gcd", r"\det", r"\frac{d}{d")

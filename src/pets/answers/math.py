@@ -86,10 +86,10 @@ class Math(AnswerType):
     def read(self, text: str) -> Reading | None:
         """The formula in a box, a tag or a JSON field, else of the last statement, else of the last line."""
         comma = quantity.writes_decimal_commas(text)
-        passages = list(places(text))
-        first = next((passage for place, passage in passages if place == "first"), "")
+        passages = places(text)
         try:
             for place, passage in passages:
+                first = next((first for _, first in passages), "") if place == "line" else ""
                 answer = self._read(place, passage, comma, first)
                 if answer is not None or place == "boxed":
                     return answer
@@ -108,26 +108,25 @@ class Math(AnswerType):
         if formulas:
             return self._formula(_result(formulas[0] if place == "cue" else formulas[-1]))
         prose = quantity.with_points(bare) if comma else bare
-        number = _number(prose)
-        if number is None and place == "line":
-            number = _number(first)
+        number = _number(prose) or (_number(first) if place == "line" else None)
         sentence = SENTENCE.split(bare)[0].strip("*_ \"'“”")
         expression = UNITS.sub("", SAID.split(sentence)[-1])
         if number is None and len(expression) <= MAX_EXPRESSION_CHARS and _is_expression(expression):
             return self._formula(_result(expression))
-        if number is None:
-            number = (quantity.concluded if place == "line" else quantity.stated)(prose)
-        if number is None and (verbal := VERBAL.search(passage)):
+        number = number or (quantity.concluded if place == "line" else quantity.stated)(prose)
+        if number is not None:
+            return Reading(quantity.show(number), number.written.strip())
+        if verbal := VERBAL.search(passage):
             return self._formula(verbal[0])
         is_short = len(sentence) <= MAX_EXPRESSION_CHARS and len(sentence.split()) <= MAX_WORDS
-        if number is None and place != "line" and is_short:
-            return self._formula(sentence)
-        return None if number is None else Reading(quantity.show(number), number.written.strip())
+        return self._formula(sentence) if is_short and place != "line" else None
 
     def _formula(self, text: str) -> Reading | None:
         form = self.canonical(text)
-        number = _number(text) if form is not None and EXACT.fullmatch(form) else None
-        return None if form is None else Reading(form, (number.written if number else text).strip(AROUND_FORMULA))
+        if form is None:
+            return None
+        number = _number(text) if EXACT.fullmatch(form) else None
+        return Reading(form, (number.written if number else text).strip(AROUND_FORMULA))
 
     def same_at_once(self, first: str, second: str) -> bool | None:
         """What spelling, numbers and words decide."""
@@ -147,26 +146,24 @@ class Math(AnswerType):
 
     def same(self, first: str, second: str) -> bool:
         """Whether two canonical forms have one meaning; asks the worker only if nothing cheaper decides."""
-        if (plain := self.same_at_once(first, second)) is not None:
-            return plain
         return bool(self._same_within(first, second, self.seconds))
 
     def same_soon(self, first: str, second: str) -> bool | None:
         """What :meth:`same` says; ``None`` where that takes the worker more than a fifth of a second."""
-        if (plain := self.same_at_once(first, second)) is not None:
-            return plain
         return self._same_within(first, second, min(self.seconds, SOON_SECONDS))
 
-    @staticmethod
-    def _same_within(first: str, second: str, seconds: float) -> bool | None:
-        first, second = sorted(_unline(first, second))  # symmetric, and one entry of the cache
+    def _same_within(self, first: str, second: str, seconds: float) -> bool | None:
+        if (plain := self.same_at_once(first, second)) is not None:
+            return plain
+        if ("=" in first) != ("=" in second):  # y=2x+3 beside 2x+3 goes without its name
+            first, second = (line[1] if (line := LINE.fullmatch(form)) else form for form in (first, second))
+        first, second = sorted((first, second))  # symmetric, and one entry of the cache
         mark = fingerprint(first, seconds)
         other = mark and fingerprint(second, seconds)
         if mark and mark == other:
             reply = agree(first, second, seconds)
-        else:
-            reply = OUT_OF_TIME if OUT_OF_TIME in (mark, other) else "no"
-        return None if reply == OUT_OF_TIME else reply == "yes"
+            return None if reply == OUT_OF_TIME else reply == "yes"
+        return None if OUT_OF_TIME in (mark, other) else False
 
 
 def _canonical(answer: str) -> str | None:
@@ -226,15 +223,6 @@ def _is_expression(text: str) -> bool:
         return False
     words = (word for backslash, word in WORD.findall(text) if not backslash)
     return not any(len(word) >= 3 and word not in FUNCTION_NAMES for word in words)
-
-
-def _unline(first: str, second: str) -> tuple[str, str]:
-    """``y=2x+3`` beside ``2x+3`` without its name."""
-    if "=" not in second and (line := LINE.fullmatch(first)):
-        return line[1], second
-    if "=" not in first and (line := LINE.fullmatch(second)):
-        return first, line[1]
-    return first, second
 
 
 def _cases_clash(first: str, second: str) -> bool:

@@ -10,7 +10,6 @@ r"""Reads numbers, in figures and in words, and plain arithmetic exactly, as fra
 (None, None, None, None)
 """
 
-from collections.abc import Callable
 from fractions import Fraction
 from math import factorial, isqrt
 from operator import add, mul, sub, truediv
@@ -109,16 +108,6 @@ def _digits_end(text: str, index: int) -> int:
     return index
 
 
-def _operator_at(text: str, index: int) -> tuple[str, int] | None:
-    """An operator with a blank on either side at most, and where it ends; ``x`` is one before a digit."""
-    sign = index + text.startswith(" ", index)
-    operator = text[sign : sign + 1]
-    end = sign + 1 + text.startswith(" ", sign + 1)
-    if operator and operator in "+-*/":
-        return operator, end
-    return (operator, end) if operator in ("x", "X") and text[end : end + 1] in tuple(DIGITS) else None
-
-
 class _Reader:
     """Recursive descent over one text; every method returns a value and where it ends, or ``None``."""
 
@@ -128,81 +117,74 @@ class _Reader:
         self.text = text
         self.operations = 0
 
-    def sum(self, index: int, depth: int) -> _Result:
-        """``product (+|- product)*``; 7-8 is a range, not a difference."""
-        return self._chain(index, depth, "+-", self.product)
+    def sum(self, index: int, depth: int, signs: str = "+-") -> _Result:
+        """``product (+|- product)*``, a product being ``signed (*|/ signed)*``; ``x`` is a sign before a digit.
 
-    def product(self, index: int, depth: int) -> _Result:
-        """``signed (*|/ signed)*``; 1/2/3 is a date, not a quotient."""
-        return self._chain(index, depth, "*/xX", self.signed)
-
-    def _chain(self, index: int, depth: int, signs: str, operand: Callable[[int, int], _Result]) -> _Result:
-        left, before = operand(index, depth), ""
-        while left and (operator := _operator_at(self.text, left[1])) and operator[0] in signs:
-            sign, end = operator
-            right = operand(end, depth)
+        7-8 is a range, not a difference; 1/2/3 is a date, not a quotient.
+        """
+        text, before = self.text, ""
+        left = self._operand(index, depth, signs)
+        while left:
+            at = left[1] + text.startswith(" ", left[1])
+            sign, end = text[at : at + 1], at + 1 + text.startswith(" ", at + 1)
+            if not sign or sign not in signs or (sign in "xX" and text[end : end + 1] not in tuple(DIGITS)):
+                break
+            right = self._operand(end, depth, signs)
             if right is None:
                 break
             unspaced = end == left[1] + 1 or left[0] < right[0]
-            if sign == "-" and unspaced and RANGE.fullmatch(self.text[index : right[1]]):
-                raise _DoubtError
-            if sign == before == "/":
+            if sign == before == "/" or (sign == "-" and unspaced and RANGE.fullmatch(text[index : right[1]])):
                 raise _DoubtError
             left, before = (self._checked(OPERATIONS[sign](left[0], right[0])), right[1]), sign
         return left
 
+    def _operand(self, index: int, depth: int, signs: str) -> _Result:
+        return self.sum(index, depth, "*/xX") if signs == "+-" else self.signed(index, depth)
+
     def signed(self, index: int, depth: int) -> _Result:
-        """``(+|-)? power``."""
+        """``(+|-)? atom !? (^ exponent)?``."""
         sign = self.text[index : index + 1]
         if sign and sign in "+-":
             index += 1 + self.text.startswith(" ", index + 1)
-        result = self.power(index, depth)
-        return (-result[0], result[1]) if result and sign == "-" else result
-
-    def power(self, index: int, depth: int) -> _Result:
-        """``atom !? (^ exponent)? %?``"""
         base = self.atom(index, depth)
         if base is None:
             return None
         value, end = base
         if self.text.startswith("!", end) and value.denominator == 1 and 0 <= value <= MAX_FACTORIAL:
-            after = self.text[end + 1 : end + 2]
-            if after == "!":
+            if self.text.startswith("!!", end):
                 raise _DoubtError
             value, end = Fraction(factorial(int(value))), end + 1
         caret = end + self.text.startswith(" ", end)
-        if not self.text.startswith("^", caret):
-            return value, end
-        exponent = self.signed(caret + 1 + self.text.startswith(" ", caret + 1), depth + 1)
-        if exponent is None:
-            return value, end  # a degree, an ordinal, a unit's power
-        return self._raised(value, exponent[0]), exponent[1]
+        if self.text.startswith("^", caret):
+            exponent = self.signed(caret + 1 + self.text.startswith(" ", caret + 1), depth + 1)
+            if exponent is not None:  # else a degree, an ordinal, a unit's power
+                value, end = self._raised(value, exponent[0]), exponent[1]
+        return (-value if sign == "-" else value), end
 
     def atom(self, index: int, depth: int) -> _Result:
         """A number, a mixed number, a fraction, a root, or a sum in brackets."""
         if depth > MAX_DEPTH:
             raise _DoubtError
         if figures := self._figures(index):
-            value, end, is_whole = figures
-            return self._mixed(value, end) if is_whole else (value, end)
+            return figures
         if self.text.startswith(r"\frac", index):
             return self._fraction(index + 5, depth)
         if root := ROOT.match(self.text, index):
             return self._root(root, depth)
-        return self._bracketed(index, "(", ")", depth) or self._bracketed(index, "{", "}", depth)
+        return self._bracketed(index, "()", depth) or self._bracketed(index, "{}", depth)
 
-    def _bracketed(self, index: int, opening: str, closing: str, depth: int) -> _Result:
+    def _bracketed(self, index: int, brackets: str, depth: int) -> _Result:
         """A sum in brackets of one kind."""
-        if not self.text.startswith(opening, index):
+        if not self.text.startswith(brackets[0], index):
             return None
         inner = self.sum(index + 1 + self.text.startswith(" ", index + 1), depth + 1)
         if inner is None:
             return None
         end = inner[1] + self.text.startswith(" ", inner[1])
-        return (inner[0], end + 1) if self.text.startswith(closing, end) else None
+        return (inner[0], end + 1) if self.text.startswith(brackets[1], end) else None
 
-    def _figures(self, index: int) -> tuple[Fraction, int, bool] | None:
-        """The value of ``1,234.5(6)e-7`` at a place, where it ends, and whether it has neither point nor exponent."""
+    def _figures(self, index: int) -> _Result:
+        """The value of ``1,234.5(6)e-7``, of ``1 1/2`` or of ``1\\frac{1}{2}`` at a place."""
         text, end = self.text, _digits_end(self.text, index)
         if end == index and not (text.startswith(".", index) and _digits_end(text, index + 1) > index + 1):
             return None
@@ -224,52 +206,44 @@ class _Reader:
         if repeated:
             value += Fraction(int(repeated), (10 ** len(repeated) - 1) * 10 ** len(decimals))
         value = self._checked(value * Fraction(10) ** int(exponent or "0"))
-        return value, end, bool(whole) and not has_point and not exponent
-
-    def _mixed(self, value: Fraction, end: int) -> _Result:
-        """``1 1/2`` or ``1\\frac{1}{2}``, where the whole part is an integer."""
-        if self.text.startswith(" ", end) and (mixed := MIXED.match(self.text, end)) and int(mixed[1]) < int(mixed[2]):
+        if not whole or has_point or exponent:
+            return value, end
+        if text.startswith(" ", end) and (mixed := MIXED.match(text, end)) and int(mixed[1]) < int(mixed[2]):
             return value + Fraction(int(mixed[1]), int(mixed[2])), mixed.end()
-        start = end + self.text.startswith(" ", end)
-        if self.text.startswith(r"\frac", start) and (part := self._fraction(start + 5, 0)) and 0 < part[0] < 1:
+        start = end + text.startswith(" ", end)
+        if text.startswith(r"\frac", start) and (part := self._fraction(start + 5, 0)) and 0 < part[0] < 1:
             return value + part[0], part[1]
         return value, end
 
     def _fraction(self, index: int, depth: int) -> _Result:
         """What follows ``\\frac``: two braced sums, or two digits."""
-        above = self._argument(index, depth)
-        below = self._argument(above[1], depth) if above else None
-        if above is None or below is None:
-            raise _DoubtError
-        return self._checked(above[0] / below[0]), below[1]
-
-    def _argument(self, index: int, depth: int) -> _Result:
-        index += self.text.startswith(" ", index)
-        if self.text[index : index + 1] in tuple(DIGITS):
-            return Fraction(int(self.text[index])), index + 1
-        return self._bracketed(index, "{", "}", depth)
+        values = []
+        for _ in range(2):
+            index += self.text.startswith(" ", index)
+            digit = self.text[index : index + 1] in tuple(DIGITS)
+            part = (Fraction(self.text[index]), index + 1) if digit else self._bracketed(index, "{}", depth)
+            if part is None:
+                raise _DoubtError
+            values.append(part[0])
+            index = part[1]
+        return self._checked(values[0] / values[1]), index
 
     def _root(self, root: Match, depth: int) -> _Result:
         """The root of a square, or of another power, that comes out even."""
         start = root.end() + self.text.startswith(" ", root.end())
-        inner = self._bracketed(start, "{", "}", depth)
+        inner = self._bracketed(start, "{}", depth)
         if inner is None and self.text.startswith("(", start):
             inner = self.atom(start, depth + 1)
         elif inner is None and (end := _digits_end(self.text, start)) > start:
             inner = Fraction(int(self.text[start:end])), end
         if inner is None:
             raise _DoubtError
-        value, degree = inner[0], int(root[1] or 2)
-        above, below = _whole_root(value.numerator, degree), _whole_root(value.denominator, degree)
-        if above is None or below is None:
-            raise _DoubtError
-        return Fraction(above, below), inner[1]
+        degree = int(root[1] or 2)
+        return Fraction(_whole_root(inner[0].numerator, degree), _whole_root(inner[0].denominator, degree)), inner[1]
 
     def _raised(self, base: Fraction, exponent: Fraction) -> Fraction:
-        if exponent.denominator != 1 or abs(exponent) > MAX_EXPONENT:
-            raise _DoubtError
-        size = max(abs(base.numerator), base.denominator).bit_length() * abs(int(exponent))
-        if size > 4 * MAX_DIGITS:
+        bits = max(abs(base.numerator), base.denominator).bit_length()
+        if exponent.denominator != 1 or abs(exponent) > MAX_EXPONENT or bits * abs(exponent) > 4 * MAX_DIGITS:
             raise _DoubtError
         return self._checked(base ** int(exponent))
 
@@ -280,11 +254,13 @@ class _Reader:
         return value
 
 
-def _whole_root(value: int, degree: int) -> int | None:
+def _whole_root(value: int, degree: int) -> int:
     if value < 0 or degree < 2:
-        return None
+        raise _DoubtError
     root = isqrt(value) if degree == 2 else round(value ** (1 / degree)) if value < 1 << 50 else 0
-    return root if root**degree == value else None
+    if root**degree != value:
+        raise _DoubtError
+    return root
 
 
 # In words
@@ -292,7 +268,7 @@ def _whole_root(value: int, degree: int) -> int | None:
 
 SMALL, LARGE, PARTS = (TABLES["number_words"][name] for name in ("small", "large", "parts"))
 PARTS |= {f"{word}s": value for word, value in PARTS.items()} | {"half": 2, "halves": 2}
-OTHERS = {"hundred", "and", "a", "an", "dozen", "point"}
+NUMBER_WORDS = {*SMALL, *LARGE, *PARTS, "hundred", "and", "a", "an", "dozen", "point"}
 MAX_WORDS = 30
 WORD = Pattern(r"(?i)[a-z]+")
 GAP = Pattern(r"[ -]|, ›\w")
@@ -314,28 +290,20 @@ def in_words(text: str, start: int = 0) -> _Result:
     if sign := MINUS.match(text, start):
         result = in_words(text, sign.end())
         return (-result[0], result[1]) if result else None
-    words = _words(text, start)
-    for count in range(len(words), 0, -1):
-        value = _value([word for word, _ in words[:count]])
-        if value is not None:
-            following = words[count][0] if count < len(words) else ""
-            return None if following in PARTS or following in SMALL else (value, words[count - 1][1])
-    return None
-
-
-def _words(text: str, index: int) -> list[tuple[str, int]]:
-    """Words of numbers from a place on, each with its end."""
-    words: list[tuple[str, int]] = []
-    while len(words) < MAX_WORDS and (match := WORD.match(text, index)):
-        word = match[0].lower()
-        if not any(word in table for table in (SMALL, LARGE, PARTS, OTHERS)):
-            break
-        words.append((word, match.end()))
-        gap = GAP.match(text, match.end())
+    words, ends = list[str](), list[int]()
+    while len(words) < MAX_WORDS and (word := WORD.match(text, start)) and word[0].lower() in NUMBER_WORDS:
+        words.append(word[0].lower())
+        ends.append(word.end())
+        gap = GAP.match(text, word.end())
         if gap is None:
             break
-        index = gap.end()
-    return words
+        start = gap.end()
+    for count in range(len(words), 0, -1):
+        value = _value(words[:count])
+        if value is not None:
+            is_ordinal = words[count:] and (words[count] in PARTS or words[count] in SMALL)
+            return None if is_ordinal else (value, ends[count - 1])
+    return None
 
 
 def _value(words: list[str]) -> Fraction | None:
@@ -359,8 +327,6 @@ def _value(words: list[str]) -> Fraction | None:
 
 def _parts(words: list[str]) -> Fraction | None:
     """``two thirds``, ``one and a half``, ``half``; ``twenty-third`` is an ordinal."""
-    if not words or words[-1] not in PARTS:
-        return None
     part, singular = Fraction(1, PARTS[words[-1]]), not words[-1].endswith("s")
     head = words[:-1]
     if not head or head in (["a"], ["an"]):
@@ -373,9 +339,7 @@ def _parts(words: list[str]) -> Fraction | None:
             return None
         whole, head = before, head[index + 1 :]
     count = Fraction(1) if head in (["a"], ["an"]) else _whole(head)
-    if count is None or (singular and count != 1):
-        return None
-    return whole + count * part
+    return None if count is None or (singular and count != 1) else whole + count * part
 
 
 def _whole(words: list[str]) -> Fraction | None:

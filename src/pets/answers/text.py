@@ -140,9 +140,9 @@ def _fold(text: str) -> str:
     if moment := iso_date(text) or clock_time(text):
         return moment
     # What begins with a zero, is an ordinal or counts things is a name.
-    if not SYMBOL.match(text) and (bare := rational.plain(text)) is not None and (value := quantity.read(text)):
-        if not LETTER.search(bare, value.end):
-            return quantity.show(value).casefold()
+    bare = None if SYMBOL.match(text) else rational.plain(text)
+    if bare is not None and (value := quantity.read(text)) and not LETTER.search(bare, value.end):
+        return quantity.show(value).casefold()
     if not text.isascii():
         text = ACCENTED.sub(r"\1", unicodedata.normalize("NFD", text))
         text = unicodedata.normalize("NFC", text).translate(STROKES)
