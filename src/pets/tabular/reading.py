@@ -91,7 +91,9 @@ def rows_of(
         else:
             text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
             try:
-                yield from _text_lines(text) if form == ".txt" else separated_rows(text)
+                lines = ((number, line.strip()) for number, line in enumerate(text, 1))
+                plain = (FileRow(f"line {number}", {LINE_COLUMN: line}) for number, line in lines if line)
+                yield from plain if form == ".txt" else separated_rows(text)
             finally:
                 text.detach()  # the caller closes the file
     except UnicodeDecodeError as failure:
@@ -256,12 +258,6 @@ def _json(raw: bytes) -> Iterator[FileRow]:
         yield FileRow("entry 1", content)
     else:
         raise UnreadableRowsError(f"it holds {raw.strip()[:40].decode(errors='replace')}, and no list of records.")
-
-
-def _text_lines(file: Iterable[str]) -> Iterator[FileRow]:
-    for number, line in enumerate(file, 1):
-        if text := line.strip():
-            yield FileRow(f"line {number}", {LINE_COLUMN: text})
 
 
 def _separator(head: str) -> str:

@@ -7,9 +7,9 @@ import json
 import os
 import re
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -51,19 +51,18 @@ def write_rows(rows: Iterable[Row], path: Path, columns: Sequence[str] | None = 
 @contextmanager
 def open_rows(file: BinaryIO, name: str, columns: Sequence[str] | None = None) -> "Iterator[RowFile]":
     """A writer of rows to an open file, in the format of ``name``; the last of them are there when the block ends."""
-    lower = name.lower()
-    if lower.endswith(".gz"):
+    suffix = f".{name.lower().rpartition('.')[2]}"
+    if suffix == ".gz":
         with gzip.open(file, "wb") as packed, open_rows(packed, name[:-3], columns) as writer:  # type: ignore[arg-type]
             yield writer
         return
-    suffix = next(suffix for suffix in FORMATS if lower.endswith(suffix))
     writer = FORMATS[suffix](file, columns)
     yield writer
     writer.close()
 
 
-class RowFile(ABC):
-    """An open file of rows."""
+class RowFile:
+    """An open file of rows; this one is of JSON lines."""
 
     def __init__(self, file: BinaryIO, columns: Sequence[str] | None) -> None:
         self.file = file
@@ -72,25 +71,19 @@ class RowFile(ABC):
 
     def write(self, row: Row) -> None:
         """Add a row."""
-        self._write(row)
+        self.file.write(_json(row) + b"\n")
         self.count += 1
-
-    @abstractmethod
-    def _write(self, row: Row) -> None: ...
 
     def close(self) -> None:
         """Write what is left; the file itself stays open."""
         self.file.flush()
 
 
-class _JsonLines(RowFile):
-    def _write(self, row: Row) -> None:
-        self.file.write(_json(row) + b"\n")
-
-
 class _JsonList(RowFile):
-    def _write(self, row: Row) -> None:
+    def write(self, row: Row) -> None:
+        """Add a row."""
         self.file.write((b",\n" if self.count else b"[\n") + _json(row))
+        self.count += 1
 
     def close(self) -> None:
         """The closing bracket."""
@@ -107,45 +100,38 @@ class _Table(RowFile):
         self._waiting: list[Row] = []
         self._begun = False
 
-    def _write(self, row: Row) -> None:
+    def write(self, row: Row) -> None:
+        """Add a row to its batch."""
         self._waiting.append(row)
+        self.count += 1
         if len(self._waiting) >= (self.batch_rows if self.columns else BATCH_ROWS):
             self._flush()
-
-    def _flush(self) -> None:
-        rows, self._waiting = self._waiting, []
-        if self.columns is None:
-            self.columns = tuple(dict.fromkeys(key for row in rows for key in row))
-        if not self._begun:
-            self._begin(rows)
-            self._begun = True
-        self._write_batch([[row.get(column) for column in self.columns] for row in rows])
-
-    @abstractmethod
-    def _begin(self, rows: Sequence[Row]) -> None: ...
-
-    @abstractmethod
-    def _write_batch(self, rows: Sequence[Sequence[Any]]) -> None: ...
 
     def close(self) -> None:
         """The last batch."""
         if self._waiting or not self._begun:
             self._flush()
 
+    def _flush(self) -> None:
+        rows, self._waiting = self._waiting, []
+        if self.columns is None:
+            self.columns = tuple(dict.fromkeys(key for row in rows for key in row))
+        self._write_batch(self.columns, [[row.get(column) for column in self.columns] for row in rows])
+        self._begun = True
+
+    def _write_batch(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        raise NotImplementedError
+
 
 class _Separated(_Table):
     separator: ClassVar[str] = ","
     batch_rows = 1  # a reader of the growing file sees every row
 
-    def _begin(self, rows: Sequence[Row]) -> None:
-        if self.columns:
-            self._write_batch([self.columns])
-
-    def _write_batch(self, rows: Sequence[Sequence[Any]]) -> None:
-        for row in rows:
+    def _write_batch(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        for row in rows if self._begun or not columns else (columns, *rows):
             text = io.StringIO()  # a cell with either of the line ends is quoted, else it would end the row
             writer = csv.writer(text, delimiter=self.separator, lineterminator="\r\n")
-            writer.writerow([_no_formula(_cell(value)) for value in row])
+            writer.writerow(map(_cell, row))
             self.file.write(text.getvalue().removesuffix("\r\n").encode(errors="replace") + b"\n")
 
 
@@ -156,20 +142,18 @@ class _Tabs(_Separated):
 class _Parquet(_Table):
     _writer: Any = None
 
-    def _begin(self, rows: Sequence[Row]) -> None:
+    def _write_batch(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-        if not self.columns:
-            raise InputError("there is nothing to write yet: no column is known. Write .jsonl, or wait for a row.")
-        types = {column: _type(arrow, column, [row.get(column) for row in rows]) for column in self.columns}
-        self._schema = arrow.schema(types.items())
-        self._writer = parquet.ParquetWriter(self.file, self._schema)
-
-    def _write_batch(self, rows: Sequence[Sequence[Any]]) -> None:
-        arrow = require("pyarrow", "parquet")
-        columns = zip(*rows, strict=True) if rows else [()] * len(self._schema)
+        cells = [[row[at] for row in rows] for at in range(len(columns))]
+        if self._writer is None:
+            if not columns:
+                raise InputError("there is nothing to write yet: no column is known. Write .jsonl, or wait for a row.")
+            types = [_type(arrow, column, values) for column, values in zip(columns, cells, strict=True)]
+            self._schema = arrow.schema(zip(columns, types, strict=True))
+            self._writer = parquet.ParquetWriter(self.file, self._schema)
         arrays = [
-            arrow.array([_plain(value) for value in column], type=field.type)
-            for column, field in zip(columns, self._schema, strict=True)
+            arrow.array([_plain(value) for value in values], type=field.type)
+            for values, field in zip(cells, self._schema, strict=True)
         ]
         self._writer.write_table(arrow.Table.from_arrays(arrays, schema=self._schema))
 
@@ -180,7 +164,7 @@ class _Parquet(_Table):
 
 
 FORMATS: Mapping[str, type[RowFile]] = {
-    ".jsonl": _JsonLines,
+    ".jsonl": RowFile,
     ".json": _JsonList,
     ".csv": _Separated,
     ".tsv": _Tabs,
@@ -194,23 +178,21 @@ def _json(row: Row) -> bytes:
 
 
 def _cell(value: Any) -> Any:
+    """A cell of CSV: nested values as JSON, and no text that a spreadsheet takes for a formula: it gets an apostrophe.
+
+    >>> [_cell(value) for value in ("=1+1", "-x", "-4.5", -4.5, None, True, ["a"])]
+    ["'=1+1", "'-x", '-4.5', -4.5, '', 'true', '["a"]']
+    """
     if isinstance(value, bool | dict | list | tuple):
         return json.dumps(value, ensure_ascii=False)
-    return "" if value is None else value
-
-
-def _no_formula(cell: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula: such a text begins with an apostrophe.
-
-    >>> [_no_formula(cell) for cell in ("=1+1", "-x", "-4.5", -4.5, "4")]
-    ["'=1+1", "'-x", '-4.5', -4.5, '4']
-    """
-    risky = isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(cell)
-    return f"'{cell}" if risky else cell
+    risky = isinstance(value, str) and value.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(value)
+    return f"'{value}" if risky else "" if value is None else value
 
 
 def _plain(value: Any) -> Any:
-    value = _cell(value) if isinstance(value, dict | list | tuple) else value
+    """A cell of Parquet: nested values as JSON, texts as UTF-8."""
+    if isinstance(value, dict | list | tuple):
+        value = json.dumps(value, ensure_ascii=False)
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
@@ -240,7 +222,7 @@ def atomic_write(path: Path, error: type[PetsError] = InputError, *, mode: int =
                 yield file
             return
         fresh = path.with_name(f".{secrets.token_hex(16)}.tmp")
-        with open(fresh, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        with open(fresh, "xb", opener=partial(os.open, mode=mode)) as file:
             draft = fresh
             yield file
         fresh.replace(path)
