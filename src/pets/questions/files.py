@@ -12,7 +12,6 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import takewhile
@@ -22,7 +21,7 @@ from typing import Any, TextIO
 from pets.errors import InputError, PetsError, SpecError
 from pets.prompts import Message, Prompt, Sampling
 from pets.registry import answer_types, make_answer_type
-from pets.tabular import SUFFIXES, FileRow, Record, read_rows, rows_of
+from pets.tabular import FileRow, Record, read_rows, rows_of, suffix_of
 from pets.tabular.reading import as_json, columns_of, listed
 
 STDIN = "-"
@@ -81,9 +80,15 @@ def read_questions(
     ``fields`` says under which name the file holds what, ``answer_type`` how answers are read where a question does
     not say so.
     """
-    name = next((path.name[: -len(end)] for end in SUFFIXES if path.name.lower().endswith(end)), path.stem)
-    with _without_cycle_collector():
+    suffix = suffix_of(path)
+    name = path.name[: -len(suffix)] if suffix else path.stem
+    collects = gc.isenabled()
+    gc.disable()  # questions make no cycles, and the collector would look at a million of them repeatedly
+    try:
         problems = tuple(stream_questions(path, fields=fields, answer_type=answer_type))
+    finally:
+        if collects:
+            gc.enable()
     return QuestionSet(name or path.name, problems, sampling or Sampling())
 
 
@@ -140,18 +145,6 @@ def is_answer_type(value: object) -> bool:
     return name in answer_types() and (not colon or OPTION.match(options) is not None)
 
 
-@contextmanager
-def _without_cycle_collector() -> Iterator[None]:
-    """Pause Python's cycle collector: questions make no cycles, and it would look at a million of them repeatedly."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def write_questions(problems: Iterable[Problem], file: TextIO) -> None:
     """Write one line of JSON per question, as :func:`read_questions` reads it."""
     for problem in problems:
@@ -201,39 +194,33 @@ def problem_from(
     >>> problem_from({"problem": "2 + 2?", "answer": 4}, 1).gold
     '4'
     """
-    columns = _columns(tuple(record), tuple((fields or {}).items()))
-    values = {ours: record.get(column) for ours, column in columns.items()}
+    fields = fields or {}
+    columns = _columns(tuple(record), tuple(fields.items()))
+    values = dict(zip(columns, map(record.get, columns.values()), strict=True))
     for ours in ("question", "prompt"):
-        if ours in (fields or {}) and columns.get(ours) not in record:
+        if ours in fields and columns.get(ours) not in record:
             raise InputError(f'there is no field "{columns[ours]}"; {_field_names(record)}.')
     if "gold" in record and "answer_type" not in columns and is_answer_type(record.get("answer")):
         raise InputError(RENAMED_TYPE)
-    options = values.get("options")
-    options = _lettered_columns(record) if options is None else options
-    prompt, gold, (texts, names) = _prompt(values, record), values.get("gold"), _option_texts(options)
+    prompt, gold, options = _prompt(values, record), values.get("gold"), values.get("options")
+    texts, names = ([], []) if options is None and record.get("A") is None else _option_texts(options, record)
     if texts:
         prompt, gold, answer_type = lettered(prompt, texts), _letter(gold, names, texts), f"choice:options={len(texts)}"
-    spec, gold = _answer_type(values.get("answer_type") or answer_type), _text({"gold": gold}, "gold")
-    id = _text(values, "id") or str(number)
+    options = int(options) if isinstance(options, str) and options.isdecimal() else options
+    if not texts and options is not None and not (type(options) is int and options >= 2):
+        expected = "it is the number of possible answers, at least 2, or a list of their texts"
+        raise InputError(f'"options" is {as_json(options)}; {expected}.')
+    spec, gold = values.get("answer_type") or answer_type, _text(gold, "gold")
+    if not isinstance(spec, str):
+        raise InputError(f'"answer_type" is {as_json(spec)}; it is how answers are read, such as "number".')
+    spec, id = _checked_spec(spec), _text(values.get("id"), "id") or str(number)
     if texts and gold is not None and make_answer_type(spec).gold_form(gold) is None:
         raise InputError(
             f"the gold of question {id!r} is {as_json(gold)}, none of its options, {as_json(texts)}: give "
             "the letter, the place (from 0) or the text of one, or no gold."
         )
-    return Problem(
-        id=id,
-        prompt=prompt,
-        answer_type=spec,
-        gold=gold,
-        level=sys.intern(_text(values, "level") or ""),
-        options=len(texts) or _option_count(values.get("options")),
-    )
-
-
-def _answer_type(spec: object) -> str:
-    if not isinstance(spec, str):
-        raise InputError(f'"answer_type" is {as_json(spec)}; it is how answers are read, such as "number".')
-    return _checked_spec(spec)
+    level = sys.intern(_text(values.get("level"), "level") or "")
+    return Problem(id, prompt, spec, gold, level, len(texts) or options)
 
 
 @lru_cache(maxsize=1024)
@@ -255,15 +242,10 @@ def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
         return Prompt.question(question)
     if isinstance(content, str):
         return Prompt(content)
-    messages = question if content is None else content
-    if (
-        isinstance(messages, list)
-        and messages
-        and all(
-            isinstance(part, dict) and part.get("role") in ROLES and isinstance(part.get("content"), str)
-            for part in messages
-        )
-    ):
+    parts = question if content is None else content
+    messages = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    are_messages = all(part.get("role") in ROLES and isinstance(part.get("content"), str) for part in messages)
+    if messages and len(messages) == len(parts) and are_messages:
         return Prompt(tuple(Message(message["role"], message["content"]) for message in messages))
     if content is None and question is None and "question" in values:
         raise InputError("the question is empty. Write one, or drop the line.")
@@ -309,9 +291,8 @@ def _letter(gold: Any, names: list[Any], texts: list[str]) -> object:
     return LETTERS[index] if type(index) is int and 0 <= index < len(names) else gold
 
 
-def _text(record: Mapping[str, Any], key: str) -> str | None:
+def _text(value: Any, key: str) -> str | None:
     """A string as it stands, a number as it is written."""
-    value = record.get(key)
     if value is None or isinstance(value, str):
         return value
     if type(value) is int or (type(value) is float and value == value):
@@ -319,23 +300,19 @@ def _text(record: Mapping[str, Any], key: str) -> str | None:
     raise InputError(f'"{key}" is {as_json(value)}; expected a string.')
 
 
-def _lettered_columns(record: Record) -> list[str] | None:
-    """The options of a record that has them in columns A, B, C, ...; empty cells at the end are none.
+def _option_texts(value: Any, record: Record) -> tuple[list[str], list[Any]]:
+    """What the possible answers say, where a question lists them or has columns A, B, ...; and how gold may name them.
 
-    >>> _lettered_columns({"question": "?", "A": "cat", "B": 2, "C": ""}), _lettered_columns({"A": "grade"})
-    (['cat', '2'], None)
+    >>> _option_texts(None, {"question": "?", "A": "cat", "B": 2, "C": ""}), _option_texts(None, {"A": "grade"})
+    ((['cat', '2'], ['cat', '2']), ([], []))
     """
-    cells = list(takewhile(lambda cell: cell is not None, (record.get(letter) for letter in LETTERS)))
-    while cells and cells[-1] == "":
-        cells.pop()
-    is_text = all(isinstance(cell, str | int | float) and cell != "" for cell in cells)
-    return [str(cell) for cell in cells] if len(cells) > 1 and is_text else None
-
-
-def _option_texts(value: Any) -> tuple[list[str], list[Any]]:
-    """What the possible answers say, where a question lists them, and how gold may name them."""
     labels = None
-    if isinstance(value, dict):  # {"text": [...], "label": ["1", ...]}, as ARC has them
+    if value is None:
+        value = list(takewhile(lambda cell: cell is not None, map(record.get, LETTERS)))
+        while value and value[-1] == "":  # empty cells at the end are none
+            value.pop()
+        value = [] if "" in value else [str(cell) if isinstance(cell, int | float) else cell for cell in value]
+    elif isinstance(value, dict):  # {"text": [...], "label": ["1", ...]}, as ARC has them
         value, labels = value.get("text"), value.get("label")
     value = listed(value)
     if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
@@ -345,16 +322,6 @@ def _option_texts(value: Any) -> tuple[list[str], list[Any]]:
     names = [option.strip() if isinstance(option, str) else option for option in value]
     same_length = isinstance(labels, list) and len(labels) == len(value)
     return [str(name) for name in names], labels if same_length and labels else names
-
-
-def _option_count(value: Any) -> int | None:
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    if value is None or (type(value) is int and value >= 2):
-        return value
-    raise InputError(
-        f'"options" is {as_json(value)}; it is the number of possible answers, at least 2, or a list of their texts.'
-    )
 
 
 def _field_names(record: Record) -> str:

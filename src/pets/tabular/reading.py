@@ -44,7 +44,11 @@ def suffix_of(path: Path) -> str:
     >>> suffix_of(Path("mine.v2.jsonl.gz")), suffix_of(Path("README"))
     ('.jsonl.gz', '')
     """
-    return next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), "")
+    name = path.name.lower()
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return suffix
+    return ""
 
 
 def read_rows(
@@ -231,11 +235,15 @@ def columns_of(names: Iterable[str], usual: Mapping[str, Sequence[str]], fields:
     {'gold': 'body', 'id': 'ID', 'question': 'Problem'}
     """
     columns, taken = dict(fields), set(fields.values())
-    lower = {name.lower(): name for name in reversed(list(names)) if name not in taken}
+    lower: dict[str, str] = {}
+    for name in names:
+        if name not in taken:
+            lower.setdefault(name.lower(), name)
     for ours, candidates in usual.items():
-        column = next((lower[name] for name in candidates if name in lower), None)
-        if column is not None:
-            columns.setdefault(ours, column)
+        for name in candidates:
+            if name in lower:
+                columns.setdefault(ours, lower[name])
+                break
     return columns
 
 
