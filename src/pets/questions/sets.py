@@ -253,6 +253,13 @@ HUB_PREFIX = "hf:"
 HUB_NAME = re.compile(r"hf:(?P<repository>[\w.-]+/[\w.-]+)(/(?P<config>[\w.-]+))?(:(?P<split>[\w.\[\]:%-]+))?")
 USUAL_SPLITS = ("test", "validation", "train")
 
+REMEDIES = {
+    "gated": "Accept its terms on https://huggingface.co/datasets/{}, then log in: hf auth login, or HF_TOKEN.",
+    "doesn't exist": "It was moved or is not public: log in (hf auth login) if you may read it.",
+    "config name is missing": "Name one: hf:{}/CONFIG.",
+}
+"""What to do about a failure, by words of the hub's message."""
+NO_REMEDY = "Check the name and the network."
 METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "state.json")  # what the hub's tools leave beside the data
 
 
@@ -275,7 +282,8 @@ def hub_rows(
         rows = datasets.load_dataset(repository, config, split=split)
     except _failures() as error:
         reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-        remedy = f"{_remedy(repository, reason)} {copy_hint[:1].upper()}{copy_hint[1:]}".strip()
+        remedy = next((words for sign, words in REMEDIES.items() if sign in reason.lower()), NO_REMEDY)
+        remedy = f"{remedy.format(repository)} {copy_hint[:1].upper()}{copy_hint[1:]}".strip()
         raise InputError(f'"{repository}" cannot be loaded from the hub ({reason}). {remedy}') from None
     return ((f"row {number}", dict(row)) for number, row in enumerate(rows, 1))
 
@@ -299,27 +307,21 @@ def local_rows(source: Path, config: str | None, split: str) -> Iterator[tuple[s
     that is the word comes before one that holds it (``test.jsonl``, ``test_socratic.jsonl``). Where no name tells,
     every file belongs.
     """
-    for path in _files(source, config, split) if source.is_dir() else [source]:
+    files = [source]
+    if source.is_dir():
+        inside = sorted(path.relative_to(source) for path in source.rglob("*"))
+        files = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.name not in METADATA_FILES]
+        files = [path for path in files if not any(part.startswith(".") for part in path.parts)]
+        if not files:
+            raise InputError(f'folder "{source}" holds no data; files end in {", ".join(SUFFIXES)}. Name another.')
+        for word in filter(None, (config, split)):
+            name = re.compile(rf"{re.escape(word)}(-\d+-of-\d+(-\w+)?)?")  # a file may have its number among others
+            named = [path for path in files if word in path.parts[:-1] or name.fullmatch(path.name.split(".")[0])]
+            files = named or [path for path in files if word in path.as_posix()] or files
+        files = [source / path for path in files]
+    for path in files:
         for place, row in read_records(path):
             yield f'"{path.name}" {place}', row
-
-
-def _files(folder: Path, config: str | None, split: str) -> list[Path]:
-    inside = sorted(path.relative_to(folder) for path in folder.rglob("*"))
-    files = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.name not in METADATA_FILES]
-    files = [path for path in files if not any(part.startswith(".") for part in path.parts)]
-    for word in filter(None, (config, split)):
-        named = [path for path in files if _is_named(path, word)]
-        files = named or [path for path in files if word in path.as_posix()] or files
-    if not files:
-        raise InputError(f'folder "{folder}" holds no data; files end in {", ".join(SUFFIXES)}. Name another.')
-    return [folder / path for path in files]
-
-
-def _is_named(path: Path, word: str) -> bool:
-    """Whether a folder of the path, or the file but for its number among others, is called so."""
-    file = path.name.split(".")[0]
-    return word in path.parts[:-1] or re.fullmatch(rf"{re.escape(word)}(-\d+-of-\d+(-\w+)?)?", file) is not None
 
 
 def _failures() -> tuple[type[Exception], ...]:
@@ -336,14 +338,3 @@ def _failures() -> tuple[type[Exception], ...]:
             continue
         classes |= {value for value in names if isinstance(value, type) and issubclass(value, Exception)}
     return tuple(classes)
-
-
-def _remedy(repository: str, reason: str) -> str:
-    if "gated" in reason.lower():
-        page = f"https://huggingface.co/datasets/{repository}"
-        return f"Accept its terms on {page}, then log in: hf auth login, or HF_TOKEN."
-    if "doesn't exist" in reason:
-        return "It was moved or is not public: log in (hf auth login) if you may read it."
-    if "config name is missing" in reason.lower():
-        return f"Name one: hf:{repository}/CONFIG."
-    return "Check the name and the network."
