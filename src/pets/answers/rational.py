@@ -211,8 +211,8 @@ class _Reader:
         if text.startswith(" ", end) and (mixed := MIXED.match(text, end)) and int(mixed[1]) < int(mixed[2]):
             return value + Fraction(int(mixed[1]), int(mixed[2])), mixed.end()
         start = end + text.startswith(" ", end)
-        if text.startswith(r"\frac", start) and (part := self._fraction(start + 5, 0)) and 0 < part[0] < 1:
-            return value + part[0], part[1]
+        if text.startswith(r"\frac", start) and (below_one := self._fraction(start + 5, 0)) and 0 < below_one[0] < 1:
+            return value + below_one[0], below_one[1]
         return value, end
 
     def _fraction(self, index: int, depth: int) -> _Result:

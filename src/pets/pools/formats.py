@@ -8,6 +8,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from pets.errors import PoolError
 from pets.prompts import is_cut
 from pets.tabular import FileRow, Record
-from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json, plain_record, table_records
+from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
@@ -83,15 +84,21 @@ def pool_records(rows: Iterable[FileRow], fields: Mapping[str, str] | None = Non
     rows = chain(before, remaining)
     first = before[-1].value if before and not before[-1].problem else None
     fields = fields or {}
-    if not isinstance(first, dict) or _has_lists(first, fields):
-        return (_mapped(row, fields) for row in rows) if fields else iter(rows)
+    questions = (_mapped(row, fields) for row in rows) if fields else iter(rows)
+    if not isinstance(first, dict):
+        return questions
+    ours = renamed(_mapped(FileRow("", first), fields).value)
+    if any(isinstance(listed(ours.get(name)), list) for name in ("answers", "texts")):
+        return questions
     if {"budget", "response", "correct"} <= first.keys():
         return iter([FileRow(before[-1].place, None, WINNERS)])
     if "doc_id" in first and ("resps" in first or "filtered_resps" in first):
         return _grouped(rows, _lm_eval_traces)
-    if _is_trace(first, fields):
+    columns = columns_of(first, TRACE_NAMES, fields)
+    cells = [first.get(columns[name]) for name in ("answers", "texts") if name in columns]
+    if cells and not any(isinstance(cell, list | dict) for cell in cells):
         return _grouped(rows, lambda record: [_trace(record, fields)])
-    return (_mapped(row, fields) for row in rows)
+    return questions
 
 
 def _mapped(row: FileRow, fields: Mapping[str, str]) -> FileRow:
@@ -111,41 +118,21 @@ def renamed(record: Record) -> Record:
     """
     ours = dict(record)
     for name, usual in NAMES.items():
-        if name not in ours:
-            values = [record[column] for column in usual if record.get(column) is not None]
-            if values:
-                ours[name] = values[0]
+        column = next((column for column in usual if record.get(column) is not None), None)
+        if name not in ours and column is not None:
+            ours[name] = record[column]
     return ours
-
-
-def _has_lists(record: Record, fields: Mapping[str, str]) -> bool:
-    ours = renamed(_mapped(FileRow("", record), fields).value)
-    return any(isinstance(listed(ours.get(name)), list) for name in ("answers", "texts"))
-
-
-def _is_trace(record: Record, fields: Mapping[str, str]) -> bool:
-    columns = columns_of(record, TRACE_NAMES, fields)
-    if "answers" not in columns and "texts" not in columns:
-        return False
-    return not any(isinstance(record.get(columns.get(name, "")), list | dict) for name in ("answers", "texts"))
 
 
 def _trace(record: Record, fields: Mapping[str, str]) -> Trace:
     trace = {name: record.get(column) for name, column in columns_of(record, TRACE_NAMES, fields).items()}
     if trace.get("id") is None:
         raise PoolError('"id" is missing: which question is this a trace of? --field id=NAME says where it stands.')
-    numbers = {name: _number(trace.get(name), kind) for name, kind in NUMBERS.items()}
-    return trace | numbers | {"cut": is_cut(str(trace.get("finish")))}
-
-
-def _number(value: Any, kind: type) -> Any:
-    """A number that stands in a cell as a text."""
-    if isinstance(value, str):
-        try:
-            return kind(value)
-        except ValueError:
-            return value
-    return value
+    for name, kind in NUMBERS.items():
+        if isinstance(trace.get(name), str):  # a number that stands in a cell as a text
+            with suppress(ValueError):
+                trace[name] = kind(trace[name])
+    return trace | {"cut": is_cut(str(trace.get("finish")))}
 
 
 def _lm_eval_traces(record: Record) -> list[Trace]:
@@ -305,12 +292,3 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> b
     if len(raw) < most and zlib.crc32(raw) != member.CRC:
         raise zipfile.BadZipFile(f"Bad CRC-32 for file {member.filename!r}")
     return raw
-
-
-def frame_rows(frame: Any) -> Iterator[FileRow]:
-    """The rows of a table: of pandas, polars or pyarrow, or the records themselves."""
-    records = table_records(frame)
-    for number, record in enumerate(frame if records is None else records, 1):
-        if not isinstance(record, Mapping):
-            raise PoolError(f"row {number} is {type(record).__name__}; a table has rows of named values. Pass a frame.")
-        yield FileRow(f"row {number}", plain_record(record))

@@ -2,7 +2,8 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ from pets.errors import InputError, PoolError
 from pets.patterns import Pattern
 from pets.pools.formats import (
     content_text,
-    frame_rows,
     inspect_rows,
     joined_seeds,
     pool_records,
@@ -22,7 +22,17 @@ from pets.pools.formats import (
     zipped_samples,
 )
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion
-from pets.tabular.reading import REPAIR, FileRow, Table, as_json, listed, parse_json, read_rows
+from pets.tabular.reading import (
+    REPAIR,
+    FileRow,
+    Table,
+    as_json,
+    listed,
+    parse_json,
+    plain_record,
+    read_rows,
+    table_records,
+)
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
 """What a pool is written as, and what stands for one in a folder."""
@@ -89,7 +99,13 @@ def from_frame(
     >>> from_frame(rows).questions[0].answers
     ('4', '5')
     """
-    questions, problems = _gathered(pool_records(frame_rows(frame), fields), confidence)
+    records = table_records(frame)
+    rows = []
+    for number, record in enumerate(frame if records is None else records, 1):
+        if not isinstance(record, Mapping):
+            raise PoolError(f"row {number} is {type(record).__name__}; a table has rows of named values. Pass a frame.")
+        rows.append(FileRow(f"row {number}", plain_record(record)))
+    questions, problems = _gathered(pool_records(rows, fields), confidence)
     if problems:
         raise PoolError(f'pool "{name}" {problems[0]}')
     if not questions:
@@ -112,11 +128,8 @@ def pool_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """
     files: list[Path] = []
     for path in joined_seeds(paths):
-        if str(path) in SHIPPED and not path.exists():
-            files.append(SHIPPED[str(path)])
-            continue
         if not path.is_dir() or seed_files(path):
-            files.append(path)
+            files.append(path if path.exists() else SHIPPED.get(str(path), path))
             continue
         pools = sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES))
         pools = [file for file in pools if file.name != MANIFEST and not file.name.startswith(".")]
@@ -170,17 +183,14 @@ def check_pool(path: str | os.PathLike[str], *, fields: Mapping[str, str] | None
     alike: dict[str, list[RowProblem]] = {}
     for problem in problems:
         alike.setdefault(VALUES.sub("", problem.message), []).append(problem)
-    return [f"{pool_name(Path(path))} {_summary(group)}" for group in alike.values()]
-
-
-def _summary(problems: Sequence[RowProblem]) -> str:
-    """The first of problems that are alike, how many more there are, and where they stand."""
-    first, *others = problems
-    if not others:
-        return str(first)
-    places = ", ".join(problem.place for problem in others[:PLACES_SHOWN])
-    more = "" if len(others) <= PLACES_SHOWN else ", ..."
-    return f"{first} And {len(others):,} more like it: {places}{more}."
+    messages = []
+    for first, *others in alike.values():
+        places = ", ".join(
+            [problem.place for problem in others[:PLACES_SHOWN]] + ["..."] * (len(others) > PLACES_SHOWN)
+        )
+        more = f" And {len(others):,} more like it: {places}." if others else ""
+        messages.append(f"{pool_name(Path(path))} {first}{more}")
+    return messages
 
 
 def pool_name(path: Path) -> str:
@@ -215,46 +225,39 @@ def _load(
 
 
 def _gathered(rows: Iterable[FileRow], metric: Metric) -> tuple[list[PooledQuestion], list[RowProblem]]:
-    questions: list[PooledQuestion] = []
+    questions: dict[str, PooledQuestion] = {}
     problems: list[RowProblem] = []
-    place_of: dict[str, str] = {}
+    places: dict[str, str] = {}
     for number, (place, record, problem) in enumerate(rows, 1):
         try:
-            if problem:
-                raise PoolError(problem)
-            question = _question(record, metric, number)
-            if question.id in place_of:
-                repeated = f'"id" is {as_json(question.id)}, as on {place_of[question.id]}; ids are unique'
-                raise PoolError(f"{repeated}. Rename one or drop the line.")
+            question = None if problem else _question(record, metric, number)
         except PoolError as error:
-            problems.append(RowProblem(place, str(error)))
+            question, problem = None, str(error)
+        if question and question.id in places:
+            repeated = f'"id" is {as_json(question.id)}, as on {places[question.id]}; ids are unique'
+            problem = f"{repeated}. Rename one or drop the line."
+        if problem or question is None:
+            problems.append(RowProblem(place, problem))
             continue
-        place_of[question.id] = place
-        questions.append(question)
-    return questions, problems
+        places[question.id], questions[question.id] = place, question
+    return list(questions.values()), problems
 
 
 def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] | None) -> Iterator[FileRow]:
     """The questions of a pool file, whatever its format."""
     if not path.is_dir() and suffix_of(path) == ".eval":
         return inspect_rows(zipped_samples(path, max_unpacked_bytes))
+    read = partial(read_rows, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes)
     if seeds := seed_files(path):
-        together = (
-            row._replace(place=f"{file.name} {row.place}")
-            for file in seeds
-            for row in read_rows(file, noun="pool", error=PoolError)
-        )
+        together = (row._replace(place=f"{file.name} {row.place}") for file in seeds for row in read(file))
         return pool_records(together, fields)
-    rows = read_rows(path, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes)
     if path.suffix.lower() != ".json":
-        return pool_records(rows, fields)
-    entries = list(rows)
-    content = entries[0].value if len(entries) == 1 else None
-    if not isinstance(content, dict) or not content:
-        return pool_records(entries, fields)
+        return pool_records(read(path), fields)
+    entries = list(read(path))
+    content = entries[0].value if len(entries) == 1 and isinstance(entries[0].value, dict) else {}
     if "eval" in content and isinstance(content.get("samples"), list):
         return inspect_rows(FileRow(f"sample {n}", sample) for n, sample in enumerate(content["samples"], 1))
-    if all(isinstance(value, dict) for value in content.values()):
+    if content and all(isinstance(value, dict) for value in content.values()):
         by_id = enumerate(content.items(), 1)
         entries = [FileRow(f"entry {n}", {"id": id, **value}) for n, (id, value) in by_id]
     return pool_records(entries, fields)
@@ -266,26 +269,28 @@ def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
     if "gold" not in record and ("answer" in record or "correct_answer" in record):
         record = _from_paper(record, metric)
     record = renamed(record)
-    texts, tokens, confidence = _texts(record, "texts"), _list(record, "tokens"), _list(record, "confidence")
-    answers = _texts(record, "answers")
+    texts, answers = _texts(record, "texts"), _texts(record, "answers")
     if answers is None and texts is None:
         raise PoolError(NO_ANSWERS)
     if texts is None and answers and all(answer is None for answer in answers):
         failure = f"all {len(answers)} traces failed (every answer is null); no vote exists to agree with"
         raise PoolError(f"{failure}. {RESAMPLE}")
-    cut = _list(record, "cut")
-    kinds = _kinds(record)
-    if kinds and confidence is None:
-        if metric not in kinds:
-            raise PoolError(f'"confidences" has {", ".join(kinds)} and not {metric}. Choose one of these.')
-        confidence = kinds[metric]
+    tokens, cut, confidence = (_list(record, name) for name in ("tokens", "cut", "confidence"))
+    kinds = record.get("confidences") or {}  # Parquet has null where there are none
+    if not isinstance(kinds, dict):
+        raise PoolError(f'"confidences" is {as_json(kinds)}; expected an object with a list for each kind. {REPAIR}')
+    lists = {str(kind): values for kind in kinds if (values := _list(kinds, kind)) is not None}
+    if lists and confidence is None:
+        if metric not in lists:
+            raise PoolError(f'"confidences" has {", ".join(lists)} and not {metric}. Choose one of these.')
+        confidence = lists[metric]
     return PooledQuestion(
         id=str(number) if record.get("id") is None else _text(record["id"], '"id"') or "",
         answers=(None,) * len(texts or ()) if answers is None else answers,
         gold=_text(record.get("gold"), '"gold"'),
         tokens=None if tokens is None else tuple(tokens),
         confidence=None if confidence is None else tuple(map(_float, confidence)),
-        confidences={kind: tuple(map(_float, values)) for kind, values in kinds.items()},
+        confidences={kind: tuple(map(_float, values)) for kind, values in lists.items()},
         texts=texts,
         cut=None if cut is None else tuple(cut),
     )
@@ -296,19 +301,8 @@ def _texts(record: Mapping[str, Any], key: str) -> tuple[str | None, ...] | None
     values = _list(record, key)
     if values is None:
         return None
-    texts = [
-        content_text(value["content"]) if isinstance(value, dict) and "content" in value else value for value in values
-    ]
+    texts = (content_text(v["content"]) if isinstance(v, dict) and "content" in v else v for v in values)
     return tuple(_text(text, f"{key}[{at}]") for at, text in enumerate(texts))
-
-
-def _kinds(record: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Several kinds of confidence at once: an object of lists."""
-    kinds = record.get("confidences") or {}  # Parquet has null where there are none
-    if not isinstance(kinds, dict):
-        raise PoolError(f'"confidences" is {as_json(kinds)}; expected an object with a list for each kind. {REPAIR}')
-    lists = {str(kind): _list(kinds, kind) for kind in kinds}
-    return {kind: values for kind, values in lists.items() if values is not None}
 
 
 def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
@@ -318,21 +312,18 @@ def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
     if isinstance(record.get("answers"), list):
         ours["answers"] = [None if answer == "" else answer for answer in record["answers"]]
     entries = _list(record, "trace_confidence")
-    if entries is not None:
-        ours["confidence"] = [
-            _paper_value(entry, f"trace_confidence[{at}]", metric) for at, entry in enumerate(entries)
-        ]
-    return ours
-
-
-def _paper_value(entry: Any, where: str, metric: Metric) -> Any:
-    if isinstance(entry, dict) and "conf_summary" in entry:
-        entry = entry["conf_summary"]
+    if entries is None:
+        return ours
     if metric not in PAPER_KEYS:
         raise PoolError(f"the paper's records hold no {metric} confidence. Choose one of {', '.join(PAPER_KEYS)}.")
-    if entry is not None and not isinstance(entry, dict):
-        raise PoolError(f"{where} is {as_json(entry)}; expected an object with {PAPER_KEYS[metric]}. {REPAIR}")
-    return None if entry is None else entry.get(PAPER_KEYS[metric])
+    ours["confidence"] = []
+    for at, entry in enumerate(entries):
+        summary = entry.get("conf_summary", entry) if isinstance(entry, dict) else entry
+        if summary is not None and not isinstance(summary, dict):
+            expected = f"expected an object with {PAPER_KEYS[metric]}"
+            raise PoolError(f"trace_confidence[{at}] is {as_json(summary)}; {expected}. {REPAIR}")
+        ours["confidence"].append(None if summary is None else summary.get(PAPER_KEYS[metric]))
+    return ours
 
 
 def _list(record: Mapping[str, Any], key: str) -> list[Any] | None:

@@ -242,11 +242,10 @@ def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
         return Prompt.question(question)
     if isinstance(content, str):
         return Prompt(content)
-    parts = question if content is None else content
-    messages = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    are_messages = all(part.get("role") in ROLES and isinstance(part.get("content"), str) for part in messages)
-    if messages and len(messages) == len(parts) and are_messages:
-        return Prompt(tuple(Message(message["role"], message["content"]) for message in messages))
+    messages = question if content is None else content
+    parts = [part if isinstance(part, dict) else {} for part in messages] if isinstance(messages, list) else []
+    if parts and all(part.get("role") in ROLES and isinstance(part.get("content"), str) for part in parts):
+        return Prompt(tuple(Message(part["role"], part["content"]) for part in parts))
     if content is None and question is None and "question" in values:
         raise InputError("the question is empty. Write one, or drop the line.")
     raise InputError(
