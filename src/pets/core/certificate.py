@@ -55,6 +55,7 @@ from pets.errors import InputError
 from pets.types import Verdict
 
 Array = NDArray[np.float64]
+Unseen = tuple[tuple[float, int], ...]
 
 EXACT_VOTES = 512  # votes to come that are summed exactly; beyond, the distance to infinity is taken to shrink as 1 / m
 ALIAS_TOLERANCE = 1e-11  # r^F: what the coefficient F places on leaks into the one sought
@@ -111,7 +112,8 @@ class Decision:
         weights = dict(verdict.weights or ())
         counted = weights.items() if verdict.weights is not None else verdict.votes
         counts = {name: len(votes) if isinstance(votes, tuple) else int(votes) for name, votes in counted}
-        names = sorted(counts, key=lambda name: (-counts[name], name != verdict.answer))
+        first = {verdict.answer: 0} if verdict.answer in counts else {}
+        names = sorted({**first, **counts}, key=counts.__getitem__, reverse=True)
         if options is not None:
             options = max(options, len(counts))
         tally = Tally(tuple([counts[name] for name in names]), verdict.no_answer, 0, options, mean_tokens=mean_tokens)
@@ -153,7 +155,11 @@ def _p_wins(state: Tally, i: int, prior: LearnedPrior, votes: float, zone: float
     wins = []
     for part in prior.mixture(state):
         alpha = (part.alpha[i], *part.alpha[:i], *part.alpha[i + 1 :]) if i else part.alpha
-        wins.append(part.weight * _after(state.counts, alpha, part.unseen, votes, zone))
+        if votes == math.inf:
+            win = p_good(alpha, part.unseen, zone) if zone else p_leader(alpha, part.unseen)
+        else:
+            win = _after(state.counts, alpha, part.unseen, votes, zone)
+        wins.append(part.weight * win)
     return min(1.0, math.fsum(wins))
 
 
@@ -249,33 +255,27 @@ def prior_deviation(batch: Mapping[Tally, int]) -> float:
 @lru_cache(maxsize=1 << 14)
 def _by_kind(counts: tuple[int, ...], options: int | None) -> tuple[Array, Array]:
     """How likely the counts are under each kind of prior, and how likely the leader then is the population vote."""
-    posteriors = kind_posteriors(counts, options)
-    evidence = np.array([log for log, _ in posteriors])
-    wins = [
-        math.fsum([part.weight * _wins_by_pairs(part.alpha, part.unseen) for part in parts]) for _, parts in posteriors
-    ]
+    logs, wins = [], []
+    for log, parts in kind_posteriors(counts, options):
+        logs.append(log)
+        kind = []
+        for part in parts:  # each rival by itself
+            rivals, number = [*part.alpha[1:]], [1.0] * (len(counts) - 1)
+            for a, many in part.unseen:
+                if many:
+                    rivals.append(a)
+                    number.append(many)
+            log_win = float(np.array(number) @ np.log1p(-betainc(part.alpha[0], rivals, 0.5))) if rivals else 0.0
+            kind.append(part.weight * math.exp(log_win))
+        wins.append(math.fsum(kind))
+    evidence = np.array(logs)
     return np.exp(evidence - evidence.max()), np.array(wins)
 
 
-def _wins_by_pairs(alpha: tuple[float, ...], unseen: "Unseen") -> float:
-    """P(the first share is the largest), as if it were compared with every rival's by itself."""
-    rivals, number = [*alpha[1:]], [1.0] * (len(alpha) - 1)
-    for a, many in unseen:
-        if many:
-            rivals.append(a)
-            number.append(many)
-    return math.exp(float(np.array(number) @ np.log1p(-betainc(alpha[0], rivals, 0.5)))) if rivals else 1.0
-
-
-Unseen = tuple[tuple[float, int], ...]
-
-
 def _after(counts: tuple[int, ...], alpha: tuple[float, ...], unseen: Unseen, votes: float, zone: float) -> float:
-    """P(leader wins) after an expected number of further votes."""
-    if votes == math.inf:
-        return p_good(alpha, unseen, zone) if zone else p_leader(alpha, unseen)
+    """P(leader wins) after an expected, finite number of further votes."""
     if votes > EXACT_VOTES:
-        forever = _after(counts, alpha, unseen, math.inf, zone)
+        forever = p_good(alpha, unseen, zone) if zone else p_leader(alpha, unseen)
         return forever + (p_leader_after(counts, alpha, unseen, EXACT_VOTES, zone) - forever) * EXACT_VOTES / votes
     few = math.floor(votes)
     part = votes - few

@@ -50,72 +50,63 @@ class _Lattice:
     rows: dict[float, tuple[Row, Row]] = field(default_factory=dict)
 
     def row(self, alpha: float) -> tuple[Row, Row]:
-        """``(log F, log r)`` of Gamma(alpha) at the nodes."""
-        row = self.rows.get(alpha)
-        if row is None:
-            if len(self.rows) >= 4096:
-                self.rows.clear()
-            log_F = _log_gamma_cdf(alpha, self.t, self.x)
-            log_r = alpha * self.t - self.x - gammaln(alpha) - log_F
-            row = self.rows[alpha] = (log_F, log_r)
+        """``(log F, log r)`` of Gamma(alpha) at the nodes.
+
+        F is scipy's, and the power series x^a e^-x / Gamma(a+1) (1 + x/(a+1) + ...) where that underflows.
+        """
+        if alpha in self.rows:
+            return self.rows[alpha]
+        if len(self.rows) >= 4096:
+            self.rows.clear()
+        F = gammainc(alpha, self.x)
+        small = F < 1e-280  # none where the first node is not: F rises
+        log_F = np.log(np.where(small, 1.0, F))
+        if small[0]:
+            xs = self.x[small]
+            term = np.ones_like(xs)
+            total = np.ones_like(xs)
+            n = alpha
+            while np.any(term > 1e-17 * total):
+                n += 1.0
+                term = term * (xs / n)
+                total += term
+            log_F[small] = alpha * self.t[small] - xs - gammaln(alpha + 1.0) + np.log(total)
+        row = self.rows[alpha] = (log_F, alpha * self.t - self.x - gammaln(alpha) - log_F)
         return row
 
-    def tail(self, alphas: Sequence[float], weights: Sequence[int]) -> float:
-        """The trapezoid sum of E = e^{At} / ∏ Gamma(alpha_k + 1) over all nodes left of the first, A = sum alpha."""
-        if not self.open_left:
-            return 0.0
-        A = math.fsum(a * w for a, w in zip(alphas, weights, strict=True))
-        log_norm = math.fsum(w * math.lgamma(a + 1.0) for a, w in zip(alphas, weights, strict=True))
-        return self.h * math.exp(A * self.t[0] - log_norm) / math.expm1(A * self.h)
 
+def _lattice_for(levels: Sequence[float], weights: Sequence[int]) -> tuple[_Lattice, float]:
+    """The lattice of the largest alpha's class, finer where many options are level with it (E is then steeper).
 
-def _log_gamma_cdf(alpha: float, t: Row, x: Row) -> Row:
-    """log F_alpha(x): scipy's, and the power series x^a e^-x / Gamma(a+1) (1 + x/(a+1) + ...) where that underflows."""
-    F = gammainc(alpha, x)
-    if F[0] > 1e-280:  # F rises, so the first node is the smallest
-        return np.log(F)
-    small = F < 1e-280
-    log_F = np.log(np.where(small, 1.0, F))
-    if small.any():
-        xs = x[small]
-        term = np.ones_like(xs)
-        total = np.ones_like(xs)
-        n = alpha
-        while np.any(term > 1e-17 * total):
-            n += 1.0
-            term = term * (xs / n)
-            total += term
-        log_F[small] = alpha * t[small] - xs - gammaln(alpha + 1.0) + np.log(total)
-    return log_F
-
-
-def _lattice_for(levels: Sequence[float], weights: Sequence[int]) -> _Lattice:
-    """The lattice of the largest alpha's class, finer where many options are level with it (E is then steeper)."""
+    And the trapezoid sum of E = e^{At} / ∏ Gamma(alpha_k + 1) over all nodes left of the first, A = sum alpha.
+    """
     alpha_max = max(levels)
     rivals = sum(map(mul, levels, weights)) / alpha_max
     fineness = math.ceil(math.log2(rivals / 4.0)) if rivals > 4.0 else 0
-    return _lattice(math.ceil(math.log(alpha_max) / LOG_CLASS), fineness)
+    lattice = _lattice(math.ceil(math.log(alpha_max) / LOG_CLASS), fineness)
+    if not lattice.open_left:
+        return lattice, 0.0
+    A, log_norm = math.fsum(map(mul, levels, weights)), []
+    for level, weight in zip(levels, weights, strict=True):
+        log_norm.append(weight * math.lgamma(level + 1.0))
+    return lattice, lattice.h * math.exp(A * lattice.t[0] - math.fsum(log_norm)) / math.expm1(A * lattice.h)
 
 
 @lru_cache(maxsize=1024)
 def _lattice(alpha_class: int, fineness: int) -> _Lattice:
     """Nodes for every largest alpha in one class, so that neighbours share their rows.
 
-    Left end: half the far quantile (a runner-up wins near half of the leader's mean).
+    Left end: half the far quantile (a runner-up wins near half of the leader's mean). Right end: an x beyond which
+    Gamma(alpha) has less than about TAIL_CHANCE (a Bernstein bound: exact enough to cut at).
     """
     least, most = math.exp((alpha_class - 1) * LOG_CLASS), math.exp(alpha_class * LOG_CLASS)
     h = min(0.2, 0.4 / math.sqrt(most)) / math.sqrt(2.0) ** fineness
-    right = math.log(_far_quantile(most))
+    reach = -math.log(TAIL_CHANCE)
+    right = math.log(most + math.sqrt(2.0 * most * reach) + reach)
     low = float(gammaincinv(least, TAIL_CHANCE))
     left = max(math.log(low / 2.0), LEFT_END) if low > 0.0 else LEFT_END
     t: Row = left + h * np.arange(math.ceil((right - left) / h) + 1, dtype=np.float64)
     return _Lattice(t, np.exp(t), h, open_left=left == LEFT_END)
-
-
-def _far_quantile(alpha: float) -> float:
-    """An x beyond which Gamma(alpha) has less than about ``TAIL`` (a Bernstein bound: exact enough to cut at)."""
-    s = -math.log(TAIL_CHANCE)
-    return alpha + math.sqrt(2.0 * alpha * s) + s
 
 
 def _check(alpha: Sequence[float] | Row) -> Row:
@@ -145,7 +136,7 @@ def _p_levels(levels: Sequence[float], weights: Sequence[int]) -> Row:
     if sum(weights) == 2:
         a, b = levels
         return np.array([betainc(b, a, 0.5), betainc(a, b, 0.5)])
-    lattice = _lattice_for(levels, weights)
+    lattice, tail = _lattice_for(levels, weights)
     log_E: Row = np.zeros_like(lattice.t)
     log_rates = []
     for level, weight in zip(levels, weights, strict=True):
@@ -153,7 +144,7 @@ def _p_levels(levels: Sequence[float], weights: Sequence[int]) -> Row:
         log_E += weight * log_F
         log_rates.append(log_r)
     inner = lattice.h * np.exp(np.array(log_rates) + log_E).sum(axis=1)
-    wins: Row = inner + lattice.tail(levels, weights) * np.array(levels)
+    wins: Row = inner + tail * np.array(levels)
     return np.minimum(wins, 1.0)
 
 
@@ -196,7 +187,7 @@ def _log_R_plus_levels(levels: Sequence[float], weights: Sequence[int]) -> float
     if M == 2:
         b = levels[0]
         return math.lgamma(a + b) - math.lgamma(a + 1.0) - math.lgamma(b) - (a + b) * math.log(2.0)
-    lattice = _lattice_for(levels, weights)
+    lattice, tail = _lattice_for(levels, weights)
     log_E: Row = np.zeros_like(lattice.t)
     log_rest: Row = np.full_like(lattice.t, -np.inf)
     for level, weight in zip(levels, weights, strict=True):
@@ -209,8 +200,8 @@ def _log_R_plus_levels(levels: Sequence[float], weights: Sequence[int]) -> float
     peak = float(log_terms.max())
     total = lattice.h * float(np.exp(log_terms - peak).sum())
     if lattice.open_left:
-        A = math.fsum(x * w for x, w in zip(levels, weights, strict=True))
-        total += a * (A - a) * lattice.tail(levels, weights) * math.exp(-peak)
+        A = math.fsum(map(mul, levels, weights))
+        total += a * (A - a) * tail * math.exp(-peak)
     return math.log(total / a) + peak
 
 

@@ -101,7 +101,10 @@ def batch_gains(
     a = np.array(strengths)[:, None]
     share = (leader + votes + 2 * a) / (sum(counts) + K * a)  # (strengths, rivals)
     gains = _pair_gains(strengths, leader, votes, share, zone)
-    log_floor = _log_step(leader + a, votes + a, share, zone) - 2.0 * np.log(leader + votes + 2 * a)
+    bar = np.maximum((1.0 - zone / np.maximum(share, zone)) / 2.0, 1e-3) if zone else 0.5
+    x, y = leader + a, votes + a
+    log_step = x * np.log(bar) + y * np.log1p(-bar) - np.log(x) - betaln(x, y)  # log(I_b(x, y) - I_b(x + 1, y))
+    log_floor = log_step - 2.0 * np.log(leader + votes + 2 * a)
     log_floor = np.where(leader - votes >= LONG_LEAD * BATCHES[-1] * share, log_floor, -np.inf)
     log_scale = 0.0 if (gains > SMALLEST_GAIN).any() else max(float(log_floor.max()), -1e300)
     if log_scale:
@@ -122,20 +125,19 @@ def _pair_gains(
     at = (np.arange(len(strengths))[:, None, None], above - 1, leader, votes[:, None])
     after = (at[0], above, leader, at[3])
 
-    def under(bar: float) -> Array:
-        if leader > MAX_VOTES:
-            return _summed_gains(strengths, leader, votes, pair, bar)
-        table = _table(strengths, bar)
-        gains: Array = (1.0 - part) * table[at] + part * table[after]
-        return gains
-
     gains = np.zeros(pair.shape)
     for bar, weight in zip(bars(zone), bar_weights(share, zone), strict=True):
-        if weight.any():
-            gains += weight[:, :, None] * under(bar)
+        if not weight.any():
+            continue
+        if leader > MAX_VOTES:
+            gains += weight[:, :, None] * _summed_gains(strengths, leader, votes, pair, bar)
+        else:
+            table = _table(strengths, bar)
+            gains += weight[:, :, None] * ((1.0 - part) * table[at] + part * table[after])
     return gains
 
 
+@lru_cache(maxsize=64)
 def bars(zone: float) -> tuple[float, ...]:
     """The bars that gains are known for: 1/2 without a zone, else those of a few shares S of a pair."""
     if not zone:
@@ -177,13 +179,6 @@ def _summed_gains(
     worth = betainc(x + rest, y + i, bar) - betainc(y + i, x + rest, bar)
     gains: Array = np.where(turned, np.exp(log_chance) * worth, 0.0).sum(axis=-1)
     return gains
-
-
-def _log_step(leader: Array, rival: Array, share: Array, zone: float) -> Array:
-    """log(I_b(leader, rival) - I_b(leader + 1, rival)): what one more vote for the leader takes off the doubt."""
-    bar = np.maximum((1.0 - zone / np.maximum(share, zone)) / 2.0, 1e-3) if zone else 0.5
-    step: Array = leader * np.log(bar) + rival * np.log1p(-bar) - np.log(leader) - betaln(leader, rival)
-    return step
 
 
 MAX_RACE_VOTES = int(BATCHES[-1])

@@ -17,9 +17,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from heapq import merge
-from itertools import accumulate, islice
+from functools import lru_cache
+from heapq import heappop, heappush
 from operator import itemgetter
 
 import numpy as np
@@ -247,33 +246,70 @@ def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int]
     """
     rng, questions = np.random.default_rng(0), sum(batch.values())
     tallies = [tally for tally, number in batch.items() for _ in range(number)] if questions <= REDRAWN else list(batch)
-    picks = [tallies[len(tallies) * place // REDRAWN] for place in range(REDRAWN)]
-    paths = [_traced_on(tally, prior, cap - tally.returned, rng) for tally in picks]
-    index = cache(index)  # questions meet the same few states
-    lowest = merge(*(accumulate(map(index, path), min) for path in paths), reverse=True)  # each falls on its way
-    return next(islice(lowest, int(traces * REDRAWN / max(1, questions)), None), -math.inf)
+    picks = Counter([tallies[len(tallies) * place // REDRAWN] for place in range(REDRAWN)])
+    paths: list[_Path] = []
+    for tally, number in picks.items():
+        paths += _traced_on(tally, prior, min(cap - tally.returned, MOST_TRACED_ON), number, rng)
+    indices: dict[tuple[Tally, tuple[int, ...], int], float] = {}  # questions meet the same few states
+    lowest = [(-math.inf, place) for place in range(len(paths))]  # of each path's indices so far, times -1
+    for _ in range(len(paths) + int(traces * REDRAWN / max(1, questions))):
+        if not lowest:
+            break
+        before, place = heappop(lowest)
+        path = paths[place]
+        if (trace := next(path.traces, None)) is None:
+            continue
+        state = path.tally, tuple(sorted(path.votes.values(), reverse=True)), path.nulls
+        if state not in indices:
+            indices[state] = index(replace(path.tally, counts=state[1], nulls=path.nulls))
+        heappush(lowest, (max(before, -indices[state]), place))
+        answer, mute = trace
+        if mute:
+            path.nulls += 1
+        else:
+            path.votes[answer] = path.votes.get(answer, 0) + 1
+        if path.labels:
+            path.tally = path.grown(None if mute else answer)
+    return -lowest[0][0] if lowest else -math.inf
 
 
-def _traced_on(tally: Tally, prior: LearnedPrior, most: int, rng: np.random.Generator) -> Iterator[Tally]:
-    """The tallies that a question meets before each of its next traces, drawn from its own posterior."""
+@dataclass(slots=True)
+class _Path:
+    """A question that is traced on: its votes so far, by answers numbered from the leader on, and the next traces.
+
+    A trace is the number of its answer, and whether it is mute. The ``tally`` has all but counts and nulls. ``labels``
+    and the mean ``confidence`` are for policies that see traces.
+    """
+
+    tally: Tally
+    votes: dict[int, int]
+    nulls: int
+    traces: Iterator[tuple[int, bool]]
+    labels: list[str]
+    confidence: float
+
+    def grown(self, number: int | None) -> Tally:
+        """The tally with one more trace, its answer of this number or none."""
+        label = None if number is None else self.labels[number] if number < len(self.labels) else f"other {number}"
+        answers, confidences = self.tally.answers, self.tally.confidences
+        return replace(self.tally, answers=(*answers, label), confidences=(*confidences, self.confidence))
+
+
+def _traced_on(tally: Tally, prior: LearnedPrior, most: int, number: int, rng: np.random.Generator) -> list[_Path]:
+    """So many paths of at most ``most`` traces from a tally on, each under a theta drawn from its own posterior."""
     if most <= 0:
-        return
-    most = min(most, MOST_TRACED_ON)
-    theta = prior.draws(tally, 1, rng)[0]
-    places = rng.choice(len(theta), size=most, p=theta).tolist()
-    silent = (rng.random(most) < tally.nulls / max(1, tally.returned)).tolist()
-    labels = [label for label, _ in Counter(answer for answer in tally.answers if answer is not None).most_common()]
-    counts, nulls = [*tally.counts, *[0] * (len(theta) - len(tally.counts))], tally.nulls
-    answers, confidences = list(tally.answers), list(tally.confidences)
-    sure = [confidence for confidence in confidences if confidence is not None]
+        return []
+    labels = [label for label, _ in Counter(filter(None, tally.answers)).most_common()]
+    sure = [confidence for confidence in tally.confidences if confidence is not None]
+    silence = tally.nulls / max(1, tally.returned)
+    base = replace(tally, counts=(), nulls=0, pending=0, extra=0)
     if not labels:  # of a policy that sees counts: questions of one length class meet the same states
-        tally = replace(tally, mean_tokens=0.0, question="")
-    for place, mute in zip(places, silent, strict=True):
-        ranked = tuple(sorted(filter(None, counts), reverse=True))
-        state = replace(tally, counts=ranked, nulls=nulls, pending=0, extra=0)
-        yield replace(state, answers=tuple(answers), confidences=tuple(confidences)) if labels else state
-        nulls += mute
-        counts[place] += not mute
-        if labels:
-            answers.append(None if mute else labels[place] if place < len(labels) else f"other {place}")
-            confidences.append(sum(sure) / len(sure) if sure else 1.0)
+        base = replace(base, mean_tokens=0.0, question="")
+    paths = []
+    for _ in range(number):
+        theta = prior.draws(tally, 1, rng)[0]
+        answers = rng.choice(len(theta), size=most, p=theta).tolist()
+        traces = zip(answers, (rng.random(most) < silence).tolist(), strict=True)
+        votes, confidence = dict(enumerate(tally.counts)), sum(sure) / len(sure) if sure else 1.0
+        paths.append(_Path(base, votes, tally.nulls, traces, labels, confidence))
+    return paths

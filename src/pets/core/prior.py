@@ -43,7 +43,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -89,11 +89,6 @@ class Dirichlet:
     alpha: tuple[float, ...]
     unseen: tuple[tuple[float, int], ...]
 
-    @property
-    def alphas(self) -> list[float]:
-        """Alpha of every answer, the unseen ones last."""
-        return sum(([a] * many for a, many in self.unseen), [*self.alpha])
-
 
 @dataclass(frozen=True, slots=True)
 class LearnedPrior:
@@ -117,18 +112,9 @@ class LearnedPrior:
         """Shares of the strengths given one tally; shape (len(STRENGTHS),)."""
         return _updated(self.shares, tally.mark, log_evidence(tally.counts, slots(tally.counts, tally.options)))
 
-    def mixture(self, tally: Tally) -> list[Dirichlet]:
+    def mixture(self, tally: Tally) -> tuple[Dirichlet, ...]:
         """The posterior of one tally's theta, parts of negligible weight left out; weights add up to 1."""
-        counts, options = tally.counts, tally.options
-        weights = _updated(self.kind_shares, tally.mark, _kind_evidence(counts, options)).tolist()
-        parts = [
-            Dirichlet(weight, part.alpha, part.unseen)
-            for share, (_, dirichlets) in zip(weights, kind_posteriors(counts, options)[: len(weights)], strict=True)
-            for part in dirichlets
-            if (weight := share * part.weight) > NEGLIGIBLE_WEIGHT
-        ]
-        total = math.fsum([part.weight for part in parts])
-        return [Dirichlet(part.weight / total, part.alpha, part.unseen) for part in parts]
+        return _mixture(self.kind_shares[min(tally.mark, len(self.kind_shares) - 1)], tally.counts, tally.options)
 
     def draws(self, tally: Tally, size: int, rng: np.random.Generator) -> list[Array]:
         """Draws of theta from the posterior of one tally, shape (K,) each; K is that of the kind drawn.
@@ -136,10 +122,10 @@ class LearnedPrior:
         The answers seen come first, in the order of their counts. The length class is that of the mean tokens. Parts of
         the mixture are drawn in proportion (systematic sampling), so that several draws vary less.
         """
-        parts = self.mixture(replace(tally, mark=self.mark(tally.mean_tokens)))
-        chances = np.cumsum([part.weight for part in parts])
+        mark = min(bisect_left(self.edges, tally.mean_tokens), len(self.kind_shares) - 1)
+        chances, alphas = _draw_table(self.kind_shares[mark], tally.counts, tally.options)
         drawn = np.searchsorted(chances, (np.arange(size) + rng.random()) / size * chances[-1]).tolist()
-        return [rng.dirichlet(parts[part].alphas) for part in drawn]
+        return list(map(rng.dirichlet, map(alphas.__getitem__, drawn)))
 
     def log_gain(self, tally: Tally, zone: float = 0.0) -> float:
         """log max_k gain(k) / k, the best expected gain per trace over batches; less where traces are in flight.
@@ -150,9 +136,14 @@ class LearnedPrior:
         anything has come back, and beyond the batches known, pending traces are dealt out as votes, the leader's first.
         With a ``zone`` races count as well as batches (:mod:`pets.core.lookahead`).
         """
-        p = tally.pending
-        on_way = int(min(p, BATCHES[-2])) if tally.counts else 0
-        counts, K, weights = _dealt(tally, p - on_way), slots(tally.counts, tally.options), self.posterior(tally)
+        p, counts, K = tally.pending, tally.counts, slots(tally.counts, tally.options)
+        weights = _updated(self.shares, tally.mark, log_evidence(counts, K))
+        on_way = int(min(p, BATCHES[-2])) if counts else 0
+        if p > on_way:
+            votes, more = sum(counts), p - on_way
+            dealt = [count + more * count // votes for count in counts] or [0]
+            dealt[0] += votes + more - sum(dealt)
+            counts = tuple(sorted(dealt, reverse=True))
         by_strength, log_scale = batch_gains(counts, K, STRENGTHS, zone)
         gains = weights @ by_strength
         best = float((gains / BATCHES).max())
@@ -161,9 +152,9 @@ class LearnedPrior:
             gains *= max(1.0, float((race / traces).max()) / best)
             best = float((gains / BATCHES).max())
         if on_way:
-            more = on_way < BATCHES
-            left = gains[more] - float(np.interp(on_way, [0, *BATCHES], [0.0, *gains]))
-            best = min(best, float((left / (BATCHES[more] - on_way)).max()))
+            beyond = on_way < BATCHES
+            left = gains[beyond] - float(np.interp(on_way, [0, *BATCHES], [0.0, *gains]))
+            best = min(best, float((left / (BATCHES[beyond] - on_way)).max()))
         return math.log(max(best, 1e-300)) + log_scale - math.log1p(p)
 
 
@@ -180,6 +171,33 @@ def _updated(rows: tuple[tuple[float, ...], ...], mark: int, evidence: Array) ->
 def _logs(shares: tuple[float, ...]) -> Array:
     """Logs of one class's shares: every tally of the class asks for them."""
     return np.log(shares)
+
+
+@lru_cache(maxsize=1 << 14)
+def _mixture(shares: tuple[float, ...], counts: tuple[int, ...], options: int | None) -> tuple[Dirichlet, ...]:
+    """The posterior of counts under these shares of the kinds."""
+    weights = _updated((shares,), 0, _kind_evidence(counts, options)).tolist()
+    parts = [
+        Dirichlet(weight, part.alpha, part.unseen)
+        for share, (_, dirichlets) in zip(weights, kind_posteriors(counts, options), strict=False)
+        for part in dirichlets
+        if (weight := share * part.weight) > NEGLIGIBLE_WEIGHT
+    ]
+    total = math.fsum([part.weight for part in parts])
+    return tuple([Dirichlet(part.weight / total, part.alpha, part.unseen) for part in parts])
+
+
+@lru_cache(maxsize=64)  # of tails that have hundreds of answers
+def _draw_table(shares: tuple[float, ...], counts: tuple[int, ...], options: int | None) -> tuple[Array, list[Array]]:
+    """The parts of a posterior as they are drawn from: cumulative weights, and the alphas of each."""
+    weights, alphas = [], []
+    for part in _mixture(shares, counts, options):
+        weights.append(part.weight)
+        alpha = [*part.alpha]
+        for a, many in part.unseen:
+            alpha += [a] * many
+        alphas.append(np.array(alpha))
+    return np.cumsum(weights), alphas
 
 
 def slots(counts: tuple[int, ...], options: int | None) -> int:
@@ -204,33 +222,30 @@ def log_evidence(counts: tuple[int, ...], K: int) -> Array:
     return evidence
 
 
-def _tail(counts: tuple[int, ...], options: int | None) -> int:
-    """T: the answers that are not the head."""
-    return max(options, len(counts)) - 1 if options is not None else max(TAIL_SLOTS, len(counts))
-
-
 @lru_cache(maxsize=1 << 17)
 def kind_posteriors(counts: tuple[int, ...], options: int | None) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
     """For each of STRENGTHS, then of HEADS, log P(counts | kind) and the posterior.
 
     That of a head has a Dirichlet for each answer that may be it.
     """
-    K, T = slots(counts, options), _tail(counts, options)
-    symmetric = [
-        (log, (Dirichlet(1.0, tuple([n + a for n in counts]), ((a, K - len(counts)),)),))
-        for log, a in zip(log_evidence(counts, K).tolist(), STRENGTHS, strict=True)
-    ]
-    return (*symmetric, *(_head(counts, h, t, T) for h, t in HEADS))
+    K, votes = slots(counts, options), np.array(counts, dtype=np.float64)
+    posteriors: list[tuple[float, tuple[Dirichlet, ...]]] = []
+    for log, a in zip(log_evidence(counts, K).tolist(), STRENGTHS, strict=True):
+        posteriors.append((log, (Dirichlet(1.0, tuple((votes + a).tolist()), ((a, K - len(counts)),)),)))
+    T = max(TAIL_SLOTS, len(counts)) if options is None else max(options, len(counts)) - 1
+    for h, t in HEADS:
+        if T:
+            posteriors.append(_head(counts, h, t, T))
+        else:
+            posteriors.append((0.0, (Dirichlet(1.0, tuple((votes + h).tolist()), ()),)))
+    return tuple(posteriors)
 
 
 def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, tuple[Dirichlet, ...]]:
-    if not T:
-        return 0.0, (Dirichlet(1.0, tuple([n + h for n in counts]), ()),)
+    """log P(counts | h, t), and a Dirichlet for each answer that may be the head, the unseen ones last."""
     seen, a = len(counts), t / T
-    rising, tail = [], []
-    for n in counts:
-        rising.append(math.lgamma(a + n) - math.lgamma(a))
-        tail.append(n + a)
+    tail = (np.array(counts, dtype=np.float64) + a).tolist()
+    rising = (np.array([*map(math.lgamma, tail)]) - math.lgamma(a)).tolist()
     base = math.lgamma(h + t) - math.lgamma(h + t + sum(counts)) + math.fsum(rising) + math.lgamma(T + 1)
     logs: list[float] = []
     alphas: list[tuple[tuple[float, ...], tuple[tuple[float, int], ...]]] = []
@@ -240,9 +255,10 @@ def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, t
     if seen <= T:
         logs.append(base - math.lgamma(T - seen + 1))
         alphas.append((tuple(tail), ((a, T - seen), (h, 1))))
-    most = max(logs)
-    log_sum = most + math.log(math.fsum([math.exp(log - most) for log in logs]))
-    return log_sum, tuple([Dirichlet(math.exp(log - log_sum), *alpha) for log, alpha in zip(logs, alphas, strict=True)])
+    most, by_head = max(logs), np.array(logs)
+    log_sum = most + math.log(math.fsum(map(math.exp, (by_head - most).tolist())))
+    weights = map(math.exp, (by_head - log_sum).tolist())
+    return log_sum, tuple(map(Dirichlet, weights, *zip(*alphas, strict=True)))
 
 
 @lru_cache(maxsize=1 << 17)
@@ -275,6 +291,7 @@ class BatchFit:
     def __init__(self, batch: Mapping[Tally, int], lengths: bool = True) -> None:
         self.prior = LearnedPrior()
         self._states: dict[tuple[tuple[int, ...], int | None, int], int] = {}
+        self._others: dict[int, LearnedPrior] = {}  # what the others teach a question of each state
         tallies = [tally for tally in batch if tally.counts]
         if not tallies:
             return
@@ -289,36 +306,36 @@ class BatchFit:
         kinds = self._kinds = np.array([_kind_evidence(counts, options) for counts, options, _ in self._states])
         self._family = _smooth_family(_usual_options(batch))
         strengths = kinds[:, : len(STRENGTHS)]
-        shares = _em(strengths, self._many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
+        shares, _ = _em(strengths, self._many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
         self._whole = _Shares(kinds, self._many, self._many, self._family)
         self._classes: list[_Shares] = []
         if classes == 1:
             self.prior = LearnedPrior((tuple(shares.tolist()),), edges, (tuple(self._whole.shares.tolist()),))
             return
         voice = min(1.0, BATCH_VOICE / self._many.sum())
-        inside = [np.where(marks == c, self._many, 0.0) for c in range(classes)]
-        heard = [np.where(marks == c, self._many, voice * self._many) for c in range(classes)]
-        rows = [_em(strengths, questions, shares, SHRINK_CLASS) for questions in inside]
-        self._classes = [
-            _Shares(kinds, questions, about, self._family, self._whole.shares / self._whole.smooth)
-            for questions, about in zip(inside, heard, strict=True)
-        ]
-        kind_rows = [part.shares for part in self._classes]
-        by_class, kinds_by_class = (tuple(map(tuple, np.array(table).tolist())) for table in (rows, kind_rows))
-        self.prior = LearnedPrior(by_class, edges, kinds_by_class)
+        rows = []
+        for c in range(classes):
+            inside = np.where(marks == c, self._many, 0.0)
+            heard = np.where(marks == c, self._many, voice * self._many)
+            rows.append(tuple(_em(strengths, inside, shares, SHRINK_CLASS)[0].tolist()))
+            self._classes.append(_Shares(kinds, inside, heard, self._family, self._whole.shares / self._whole.smooth))
+        self.prior = LearnedPrior(tuple(rows), edges, tuple([tuple(part.shares.tolist()) for part in self._classes]))
 
     def without(self, tally: Tally) -> LearnedPrior:
         """The prior that a question with this tally is certified by, if it is one of the batch: the others'."""
         mark = self.prior.mark(tally.mean_tokens) if len(self.prior.kind_shares) > 1 else 0
-        place = self._states.get((tally.counts, tally.options, mark))
-        if place is None:
+        state = tally.counts, tally.options, mark
+        if (place := self._states.get(state)) is None:
             return self.prior
+        if place in self._others:
+            return self._others[place]
         shares, smooth = self._whole.without(place)
         if self._classes:
             shares, _ = self._classes[mark].without(place, shares / smooth)
         rows = list(self.prior.kind_shares)
         rows[mark] = tuple(shares.tolist())
-        return replace(self.prior, kind_shares=tuple(rows))
+        self._others[place] = LearnedPrior(self.prior.shares, self.prior.edges, tuple(rows))
+        return self._others[place]
 
 
 class _Shares:
@@ -329,14 +346,16 @@ class _Shares:
         self._likelihoods = _likelihoods(evidence, family)
         self._log_weights = heard @ self._likelihoods
         self.smooth = _mean(self._log_weights, family)
-        self.shares = _em(evidence, many, _normal(tilt * self.smooth), SHRINK_KINDS, KIND_STEPS)
-        self._responsibilities = _responsibilities(evidence, self.shares)
+        start = tilt * self.smooth
+        self.shares, self._responsibilities = _em(evidence, many, start / start.sum(), SHRINK_KINDS, KIND_STEPS)
 
     def without(self, place: int, tilt: Array | float = 1.0) -> tuple[Array, Array]:
         """The shares and the smooth ones without one question of a state."""
         smooth = _mean(self._log_weights - self._likelihoods[place], self._family)
         others = self._many @ self._responsibilities - self._responsibilities[place]
-        return _normal(np.maximum(others, 0.0) + SHRINK_KINDS * _normal(tilt * smooth)), smooth
+        start = tilt * smooth
+        shares = np.maximum(others, 0.0) + SHRINK_KINDS * (start / start.sum())
+        return shares / shares.sum(), smooth
 
 
 def smooth_posterior(batch: Mapping[Tally, int]) -> tuple[Array, Array]:
@@ -362,34 +381,31 @@ def _likelihoods(evidence: Array, family: Array) -> Array:
 def _weights(log_likelihoods: Array) -> Array:
     """The posterior of each (mu, sigma) under the hyperprior; shape (G,)."""
     logs = log_likelihoods + _LOG_HYPERPRIOR
-    return _normal(np.exp(logs - logs.max()))
+    weights: Array = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    return weights
 
 
 def _mean(log_likelihoods: Array, family: Array) -> Array:
     """Shares of the kinds that are normal in their difficulty, averaged over the posterior of (mu, sigma)."""
-    return _normal(np.maximum(_weights(log_likelihoods) @ family, 1e-12))
-
-
-def _normal(weights: Array) -> Array:
-    """The same weights, made to add up to 1."""
-    shares: Array = weights / weights.sum()
+    shares: Array = np.maximum(_weights(log_likelihoods) @ family, 1e-12)
+    shares /= shares.sum()
     return shares
 
 
 @lru_cache(maxsize=64)
 def _smooth_family(options: int | None) -> Array:
-    """Shares that are normal in the kinds' difficulty, for every (mu, sigma) of the grid; shape (G, KINDS)."""
+    """Shares that are normal in the kinds' difficulty, for every (mu, sigma) of the grid; shape (G, KINDS).
+
+    The difficulty is logit P(two traces disagree), in a set of so many answers.
+    """
+    agree = np.minimum(np.exp(_kind_evidence((2,), options)), 1.0 - 1e-12)  # a set of one answer always agrees
+    difficulties = np.log((1.0 - agree) / agree)
     base = OPEN_BASE if options is None else CLOSED_BASE
     mu, sigma = np.repeat(MEANS, len(DEVIATIONS))[:, None], np.tile(DEVIATIONS, len(MEANS))[:, None]
-    shares: Array = base * np.exp(-0.5 * ((_difficulties(options) - mu) / sigma) ** 2) + 1e-300
+    shares: Array = base * np.exp(-0.5 * ((difficulties - mu) / sigma) ** 2) + 1e-300
     shares /= shares.sum(axis=1, keepdims=True)
     return shares
-
-
-def _difficulties(options: int | None) -> Array:
-    """logit P(two traces disagree) of every kind, in a set of so many answers."""
-    agree = np.minimum(np.exp(_kind_evidence((2,), options)), 1.0 - 1e-12)  # a set of one answer always agrees
-    return np.log((1.0 - agree) / agree)
 
 
 def _usual_options(batch: Mapping[Tally, int]) -> int | None:
@@ -417,21 +433,20 @@ def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float
     return tuple(max(mean, 1.0) for mean in means)
 
 
-def _em(evidence: Array, many: Array, start: Array, shrink: float, steps: int = EM_STEPS) -> Array:
-    """Shares that fit the evidence (n, strengths), shrunk towards ``start`` as by ``shrink`` more questions."""
+def _em(evidence: Array, many: Array, start: Array, shrink: float, steps: int = EM_STEPS) -> tuple[Array, Array]:
+    """Shares that fit the evidence (n, kinds), shrunk towards ``start`` as by ``shrink`` more questions.
+
+    And under these shares P(kind | counts) of every state, shape (n, kinds).
+    """
     shares, pseudo, total = start, shrink * start, many.sum() + shrink
-    for _ in range(steps if len(evidence) else 0):
-        shares = (many @ _responsibilities(evidence, shares) + pseudo) / total
-    return shares
-
-
-def _responsibilities(evidence: Array, shares: Array) -> Array:
-    """P(kind | counts) of every state under some shares; shape (n, kinds)."""
-    weights: Array = evidence + np.log(shares)
-    weights -= weights.max(axis=1, keepdims=True)
-    np.exp(weights, out=weights)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return weights
+    for step in range(steps + 1):
+        weights: Array = evidence + np.log(shares)
+        weights -= weights.max(axis=1, keepdims=True)
+        np.exp(weights, out=weights)
+        weights /= weights.sum(axis=1, keepdims=True)
+        if step < steps:
+            shares = (many @ weights + pseudo) / total
+    return shares, weights
 
 
 def _edges(tokens: Array, many: Array) -> tuple[float, ...]:
@@ -442,13 +457,3 @@ def _edges(tokens: Array, many: Array) -> tuple[float, ...]:
     share = np.cumsum(many[order]) / many.sum()
     cuts = [float(tokens[order][int(np.searchsorted(share, c / LENGTH_CLASSES))]) for c in range(1, LENGTH_CLASSES)]
     return tuple(sorted(set(cuts)))
-
-
-def _dealt(tally: Tally, pending: int) -> tuple[int, ...]:
-    """Counts with ``pending`` traces dealt out in the counts' proportions, whole votes, the leader's first."""
-    if not pending:
-        return tally.counts
-    votes = tally.votes
-    dealt = [count + pending * count // votes for count in tally.counts] or [0]
-    dealt[0] += votes + pending - sum(dealt)
-    return tuple(sorted(dealt, reverse=True))

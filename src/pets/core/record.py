@@ -84,8 +84,8 @@ class Record:
 
     @property
     def extra(self) -> int:
-        """Votes beyond one per trace that voted."""
-        return 0
+        """Votes beyond one per trace that voted: none but where votes are soft."""
+        return sum(self.votes.values()) + self.nulls - self.returned
 
     def count(self, trace: Trace) -> int:
         """Count one more trace; returns the votes that its answer had before, or ``NULL``."""
@@ -185,9 +185,9 @@ class Record:
         """What a policy may see."""
         traces = [(trace.answer, trace.confidence, trace.tokens) for trace in self.traces] if self.traces else ()
         answers, confidences, tokens = zip(*traces, strict=True) if traces else ((), (), ())
-        returned = self.returned
+        returned, counts = self.returned, tuple(sorted(self.votes.values(), reverse=True))
         return Tally(
-            tuple(sorted(self.votes.values(), reverse=True)),
+            counts,
             self.nulls,
             self.launched - self.taken_back - self.cancelled - returned,
             self.options,
@@ -198,7 +198,7 @@ class Record:
             answers,
             confidences,
             tokens,
-            self.extra,
+            sum(counts) + self.nulls - returned,
         )
 
 

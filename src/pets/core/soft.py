@@ -190,11 +190,6 @@ class SoftRecord(Record):
         self.soft = SoftTally()
         self.vote_count = vote_count
 
-    @property
-    def extra(self) -> int:
-        """Votes beyond one per trace that voted."""
-        return sum(self.votes.values()) + self.nulls - self.returned
-
     def count(self, trace: Trace) -> int:
         """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``."""
         before = super().count(trace)

@@ -71,7 +71,9 @@ class OKG(IndexPolicy):
     @property
     def belief(self) -> LearnedPrior:
         """The learned prior, if it has one."""
-        return self._learned if self.prior == "learned" else LearnedPrior()
+        if self.prior != "learned":
+            return LearnedPrior()
+        return LearnedPrior(self.shares, self.edges, self.kind_shares)
 
     def refit(self, batch: Mapping[Tally, int]) -> Self:
         """The same policy with the prior of this batch."""
@@ -90,13 +92,10 @@ class OKG(IndexPolicy):
             return Mixture(tally.slots(self.unseen), (self.prior,), (1.0,))
         return Mixture(tally.options or OPEN_SLOTS, STRENGTHS, self.shares[min(tally.mark, len(self.shares) - 1)])
 
-    @property
-    def _learned(self) -> LearnedPrior:
-        return LearnedPrior(self.shares, self.edges, self.kind_shares)
-
     def index(self, tally: Tally, view: View) -> float:
         """log of the gain per trace times the chance that a trace votes; less the log of what it costs."""
         cost = math.log(self.tokens[min(tally.mark, len(self.tokens) - 1)]) if self.tokens else 0.0
         if not isinstance(self.prior, str):
             return okg_index(tally, self.prior, self.unseen) - cost
-        return self._learned.log_gain(tally, self.zone) + math.log(tally.voting_chance) - cost
+        learned = LearnedPrior(self.shares, self.edges, self.kind_shares)
+        return learned.log_gain(tally, self.zone) + math.log(tally.voting_chance) - cost

@@ -32,7 +32,7 @@ class PricedQueue(Queue[IndexPolicy]):
 
     def __init__(self, policy: IndexPolicy, budget: Budget, hurry: float | None = None) -> None:
         super().__init__(policy, budget.cap)
-        self._budget, self._hurry = budget, hurry
+        self._budget, self._hurry, self._warmup = budget, hurry, policy.warmup
         self._price: float | None = None  # as an index; None: to be found before the next launch
 
     def fewest(self, record: Record) -> int:
@@ -44,7 +44,7 @@ class PricedQueue(Queue[IndexPolicy]):
 
     def _turn(self, tally: Tally) -> int:
         """When a question may have one more in flight: before all others, after them, or not at all."""
-        if self._hurry is None or tally.launched < self.policy.warmup:
+        if self._hurry is None or tally.launched < self._warmup:
             return NEEDED
         m = self._fewest(tally)
         if tally.pending < m:
@@ -87,9 +87,10 @@ class PricedQueue(Queue[IndexPolicy]):
 
     def _index(self, tally: Tally) -> float:
         """The index of a question; -inf at the cap."""
-        if tally.launched >= self._cap:
+        launched = tally.launched
+        if launched >= self._cap:
             return -math.inf
-        return math.inf if tally.launched < self.policy.warmup else self.policy.index(tally, self._view)
+        return math.inf if launched < self._warmup else self.policy.index(tally, self._view)
 
     @property
     @abstractmethod
