@@ -22,13 +22,19 @@ True
 
 import math
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from pets.core.budget import Budget
 from pets.core.certificate import Decision, decision_certificate, expected_share
-from pets.core.policy import Policy, View
-from pets.core.queues import Queue, ReplicaTotals, queue_for
+from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, View
+from pets.core.queues import Queue, ReplicaTotals
+from pets.core.queues.quotas import QuotaQueue
+from pets.core.queues.ranks import RankQueue
+from pets.core.queues.states import StateQueue
+from pets.core.queues.waves import WaveQueue
 from pets.core.record import Record, VoteCount
 from pets.core.tally import Tally, weights_by_answer
 from pets.errors import BudgetError, InputError, StateError
@@ -88,7 +94,11 @@ class Allocator:
         self._refit_at = math.inf
         self._fitted = False
         self._queue = self._new_queue(policy)
-        self._check_horizon()
+        window = budget.window
+        if window is not None:  # a budget must warm up every question of a window, or of the declared horizon
+            _check_warmup(policy, window.questions, window.amount // budget.currency.hold)
+        elif horizon is not None and budget.free == budget.total:
+            _check_warmup(policy, horizon, budget.affordable)
         self.add(*questions)
 
     @property
@@ -105,14 +115,17 @@ class Allocator:
         self._queue.cover_warmups(len(questions))
         self.check(*questions)
         start, window = self._arrived, self.budget.window
-        new_record = self.votes.new_record
-        records = [
-            new_record(q.id, start + i, q.options, self._keep_traces, self._hurry_of(q))
-            for i, q in enumerate(questions)
-        ]
+        records = []
+        for position, question in enumerate(questions, start):
+            hurry = self.hurry
+            if hurry is not None:
+                own = hurry if question.hurry is None else question.hurry
+                hurry = 0.0 if self.policy.blind else own  # which goes on whatever traces say
+            records.append(self.votes.new_record(question.id, position, question.options, self._keep_traces, hurry))
         if window is not None:
             self.budget.grow(window.amount * self._windows_opened(len(records)))
-        self._records.update((record.id, record) for record in records)
+        for record in records:
+            self._records[record.id] = record
         self._arrived += len(records)
         self._enqueue(records)
         if self.policy.learns and records and not self._fitted:
@@ -511,12 +524,6 @@ class Allocator:
         """Every question's verdict, in the order of arrival."""
         return [self.verdict(question) for question in self._records]
 
-    def _hurry_of(self, question: Question) -> float | None:
-        """How much a question is hurried: not at all where the policy goes on whatever traces say."""
-        if self.hurry is None or self.policy.blind:
-            return None if self.hurry is None else 0.0
-        return self.hurry if question.hurry is None else question.hurry
-
     def _record(self, question: str) -> Record:
         try:
             return self._records[question]
@@ -574,8 +581,17 @@ class Allocator:
         return queue
 
     def _enqueue(self, records: Sequence[Record]) -> None:
-        for record in _spread(records) if self._queue.newest_first else records:
-            self._queue.add(record)
+        """Let questions into the queue.
+
+        Where the last of them is served first, they are put in such an order that those served so far are spread evenly
+        over the file at any time: files are often sorted by subject or difficulty, and a policy learns from the
+        questions that it has served.
+        """
+        places = np.arange(len(records))
+        if self._queue.newest_first:
+            places = np.argsort(-(places * GOLDEN_RATIO % 1.0), kind="stable")
+        for place in places.tolist():
+            self._queue.add(records[place])
 
     def _windows_opened(self, arriving: int) -> int:
         """How many windows the next ``arriving`` questions begin."""
@@ -586,29 +602,16 @@ class Allocator:
 
     def check(self, *questions: Question) -> None:
         """Refuse questions that do not fit, or that the budget left cannot warm up; changes nothing."""
-        _check_ids(questions, self._records)
+        seen: set[str] = set()
+        for question in questions:
+            if question.id in self._records or question.id in seen:
+                raise InputError(f"question {question.id!r} is there already; every question needs an id of its own.")
+            if question.options is not None and question.options < 2:
+                raise InputError(f"question {question.id!r} has {question.options} options; give 2 or more, or None.")
+            seen.add(question.id)
         window = self.budget.window
         coming = 0 if window is None else window.amount * self._windows_opened(len(questions))
         _check_warmup(self.policy, len(questions), self.budget.expected + coming // self.budget.currency.hold)
-
-    def _check_horizon(self) -> None:
-        """Refuse a budget that cannot warm up every question of the declared horizon, or of one window."""
-        window = self.budget.window
-        if window is not None:
-            _check_warmup(self.policy, window.questions, window.amount // self.budget.currency.hold)
-        elif self.horizon is not None and self.budget.free == self.budget.total:
-            _check_warmup(self.policy, self.horizon, self.budget.affordable)
-
-
-def _check_ids(questions: Sequence[Question], known: Container[str]) -> None:
-    """Refuse an id that is there already, and a closed set of fewer than two answers."""
-    seen: set[str] = set()
-    for question in questions:
-        if question.id in known or question.id in seen:
-            raise InputError(f"question {question.id!r} is there already; every question needs an id of its own.")
-        if question.options is not None and question.options < 2:
-            raise InputError(f"question {question.id!r} has {question.options} options; give 2 or more, or None.")
-        seen.add(question.id)
 
 
 def _check_warmup(policy: Policy, questions: int, traces: int) -> None:
@@ -636,9 +639,23 @@ def _check_trace(trace: Trace) -> None:
     raise InputError(f"trace {trace.number} of {trace.question!r} {fault}")
 
 
-def _spread(records: Sequence[Record]) -> list[Record]:
-    """The records, last served first, so that those served so far are spread evenly over the file at any time.
+def queue_for(
+    policy: Policy,
+    budget: Budget,
+    horizon: int | None,
+    seed: int,
+    *,
+    alike: bool = True,
+    hurry: float | None = None,
+) -> Queue[Any]:
+    """The queue that serves this kind of policy; ``alike``: questions with the same votes share an entry.
 
-    Files are often sorted by subject or difficulty, and a policy learns from the questions that it has served.
+    With a ``hurry`` the traces of a question are raced.
     """
-    return [records[i] for i in sorted(range(len(records)), key=lambda i: -(i * GOLDEN_RATIO % 1.0))]
+    if isinstance(policy, QuotaPolicy):
+        return QuotaQueue(policy, budget, horizon, seed)
+    if isinstance(policy, IndexPolicy) and policy.waves:
+        return WaveQueue(policy, budget, horizon)
+    if isinstance(policy, IndexPolicy):
+        return (StateQueue if alike and policy.sees == "counts" else RankQueue)(policy, budget, hurry)
+    raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")

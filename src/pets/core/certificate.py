@@ -116,9 +116,10 @@ class Decision:
         names = sorted({**first, **counts}, key=counts.__getitem__, reverse=True)
         if options is not None:
             options = max(options, len(counts))
-        tally = Tally(tuple([counts[name] for name in names]), verdict.no_answer, 0, options, mean_tokens=mean_tokens)
+        votes = tuple(map(counts.__getitem__, names))
+        tally = Tally(votes, verdict.no_answer, 0, options, mean_tokens=mean_tokens)
         index = names.index(verdict.answer) if verdict.answer in counts else None
-        return cls(tally, index, tuple([weights[name] for name in names if name in weights]))
+        return cls(tally, index, tuple(map(weights.__getitem__, names)) if weights else ())
 
 
 def decision_certificate(

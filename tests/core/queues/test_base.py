@@ -2,8 +2,9 @@
 
 import pytest
 
+from pets.core.allocator import queue_for
 from pets.core.budget import Budget
-from pets.core.queues import ReplicaTotals, queue_for
+from pets.core.queues import ReplicaTotals
 from pets.core.record import Record
 from pets.errors import StateError
 from pets.policies.okg import OKG

@@ -1,44 +1,161 @@
-"""Queues: who is served next, one kind for each kind of policy.
+"""Queues: who is served next, who has enough, and what the policy may know; one kind for each kind of policy.
 
-base.py     what every queue can be asked
 states.py   an index policy that sees counts: questions in the same belief state share one entry
 ranks.py    an index policy that sees whole traces, or soft votes: one entry for each question
 quotas.py   a quota policy: what is granted, fewest launched first
 waves.py    an index policy with waves: one wave of all questions at a time
+priced.py   what the queues of index policies do in a race
 walk.py     where a quota policy stops along recorded paths, without launching a trace
+
+The defaults here are those of an index policy that serves one launch after the other: it promises nothing, has no
+waves, and shares no stream with other allocators.
 """
 
-from typing import Any
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Generic, TypeVar
 
-from pets.core.budget import Budget
-from pets.core.policy import IndexPolicy, Policy, QuotaPolicy
-from pets.core.queues.base import Queue, ReplicaTotals
-from pets.core.queues.quotas import QuotaQueue
-from pets.core.queues.ranks import RankQueue
-from pets.core.queues.states import StateQueue
-from pets.core.queues.waves import WaveQueue
-from pets.errors import InputError
+from pets.core.policy import Policy, View
+from pets.core.record import GONE, Record
+from pets.core.tally import Tally
+from pets.errors import StateError
+from pets.types import Launch
 
-__all__ = ["Queue", "ReplicaTotals", "queue_for"]
+P = TypeVar("P", bound=Policy)
 
 
-def queue_for(
-    policy: Policy,
-    budget: Budget,
-    horizon: int | None,
-    seed: int,
-    *,
-    alike: bool = True,
-    hurry: float | None = None,
-) -> Queue[Any]:
-    """The queue that serves this kind of policy; ``alike``: questions with the same votes share an entry.
+@dataclass(frozen=True, slots=True)
+class ReplicaTotals:
+    """What an allocator has taken of a stream's plan; several that share a stream tell each other theirs.
 
-    With a ``hurry`` the traces of a question are raced.
+    Questions that ``arrived``, that have their final grant and that are ``fresh``; traces that are ``open``, ``owed``,
+    and owed to final grants; what is ``spent`` and ``reserved``, and the traces ``settled`` for it.
     """
-    if isinstance(policy, QuotaPolicy):
-        return QuotaQueue(policy, budget, horizon, seed)
-    if isinstance(policy, IndexPolicy) and policy.waves:
-        return WaveQueue(policy, budget, horizon)
-    if isinstance(policy, IndexPolicy):
-        return (StateQueue if alike and policy.sees == "counts" else RankQueue)(policy, budget, hurry)
-    raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")
+
+    arrived: int = 0
+    finals: int = 0
+    fresh: int = 0
+    open: int = 0
+    owed: int = 0
+    owed_final: int = 0
+    spent: int = 0
+    reserved: int = 0
+    settled: int = 0
+
+    def __add__(self, other: "ReplicaTotals") -> "ReplicaTotals":
+        return ReplicaTotals(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+class Queue(ABC, Generic[P]):
+    """Serves the questions that were added as ``policy`` says; ``only_warmup`` holds back all but the warm-up."""
+
+    newest_first = False
+    """Whether of questions that are added together the last one is served first."""
+    has_waves = False
+    """Whether the budget is spent in waves."""
+    waves_left = 0
+    """Waves that have not begun."""
+    others = ReplicaTotals()
+    """What other allocators took of the same stream."""
+
+    def __init__(self, policy: P, cap: int | None) -> None:
+        self.policy = policy
+        self.only_warmup = False
+        self._cap = math.inf if cap is None else cap
+        self._view = View(cap=cap)
+
+    @abstractmethod
+    def add(self, record: Record) -> None:
+        """Let a question in, new or with traces paid for."""
+
+    @abstractmethod
+    def take(self, n: int) -> list[Launch]:
+        """Up to n launches, the most valuable first."""
+
+    @abstractmethod
+    def told(self, record: Record, before: int) -> None:
+        """The prefix grew by a vote for an answer that had ``before`` votes, or by a no-answer (``NULL``); or a
+        pending launch is ``GONE``."""
+
+    def taken_back(self, record: Record) -> None:
+        """One pending launch will not come back and was not paid for."""
+        self.told(record, GONE)
+
+    def cancelled(self, record: Record) -> None:
+        """One pending launch was cancelled: it will not come back, and was paid for in part."""
+        self.told(record, GONE)
+
+    @abstractmethod
+    def merged(self, record: Record) -> None:
+        """The question's votes were counted anew: two answers became one, or soft votes are worth something else."""
+
+    @abstractmethod
+    def remove(self, record: Record) -> None:
+        """Serve the question no more."""
+
+    def stopped(self, record: Record) -> bool:
+        """Whether no trace of the question will be asked for again: an index policy ends with the budget or the cap."""
+        return record.spent >= self._cap
+
+    def fewest(self, record: Record) -> int:
+        """m: the fewest further votes that could settle a question; 0 where it is settled (:mod:`pets.core.race`)."""
+        return self.policy.fewest(record.tally(), self.view(record))
+
+    def lower_price(self) -> bool:
+        """Nothing is asked for at the price in force, and there is budget: lower it until something is. False where no
+        price is lower, or there is none."""
+        return False
+
+    def view(self, record: Record) -> View:
+        """What the policy may know when it is asked about ``record``: an index policy the cap alone."""
+        return self._view
+
+    @abstractmethod
+    def batch(self) -> Mapping[Tally, int]:
+        """What the policy learns from: the tallies of the questions, and how many questions have each."""
+
+    def refit(self, past: Iterable[Tally] = ()) -> None:
+        """Let the policy learn from the batch and from questions ``past``; it decides from now on."""
+        self.policy = self.policy.refit({**dict.fromkeys(past, 1), **self.batch()})
+
+    @property
+    def promised(self) -> int:
+        """Traces that questions here and to come were promised and that are not launched yet."""
+        return 0
+
+    @property
+    def wave(self) -> int:
+        """The number of the wave under way, from 0 on."""
+        return 0
+
+    @property
+    def wave_is_due(self) -> bool:
+        """Whether the next launch that is asked for begins a wave."""
+        return False
+
+    def next_wave(self, extra: bool = False) -> bool:
+        """Plan the next wave now; an ``extra`` one may come after the last. False where there is none."""
+        return False
+
+    def skip_waves(self, waves: int) -> None:
+        """Count waves that an earlier run has begun."""
+
+    def look(self) -> None:
+        """Decide what can be decided before the next launch is asked for."""
+
+    def is_short(self, record: Record) -> bool:
+        """Whether the policy wanted more for this question when it was last asked than the budget paid for."""
+        return False
+
+    def cover_warmups(self, arriving: int) -> None:
+        """Pay for the warm-up of ``arriving`` questions that the stream's other allocators have just spent."""
+
+    def totals(self) -> ReplicaTotals:
+        """What this queue has taken of a stream's plan, without others'."""
+        raise StateError(f"{type(self.policy).__name__} compares questions that are all there: nothing is shared.")
+
+    def sync_replicas(self, others: ReplicaTotals) -> None:
+        """Plan as one with the allocators that took ``others`` in all of the same stream."""
+        self.totals()

@@ -16,7 +16,7 @@ from pets.core.budget import Budget
 from pets.core.grid import NO_CAP
 from pets.core.policy import IndexPolicy
 from pets.core.price import price_in_force
-from pets.core.queues.base import Queue
+from pets.core.queues import Queue
 from pets.core.race import width
 from pets.core.record import Record
 from pets.core.tally import Tally

@@ -25,7 +25,7 @@ import numpy as np
 
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
-from pets.core.queues.base import Queue, ReplicaTotals
+from pets.core.queues import Queue, ReplicaTotals
 from pets.core.race import width
 from pets.core.record import Record
 from pets.core.tally import Tally

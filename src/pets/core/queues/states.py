@@ -59,8 +59,12 @@ class StateQueue(PricedQueue):
         launches: list[Launch] = []
         heap, scores, members = self._heap, self._scores, self._members
         while n > 0:
-            if self._unscored:
-                self._queue_entered()
+            while self._unscored:
+                state = self._unscored.pop()
+                if not members[state]:
+                    self._queued[state] = False
+                elif (score := self._score(state)) > -math.inf and self._turn_of(state) < ENOUGH:
+                    heappush(heap, (self._turn_of(state), -score, self._keys[state], state))
             if not heap:
                 break
             state = heap[0][3]
@@ -122,9 +126,12 @@ class StateQueue(PricedQueue):
         super().refit(past)
 
     def _rank_all(self) -> None:
-        if self.policy.length_edges != self._edges:
-            self._edges = self.policy.length_edges
-            self._classify()
+        if self.policy.length_edges != self._edges:  # put every question where it now belongs, in the order it stood
+            self._edges, records = self.policy.length_edges, self._records()
+            for members in self._members:
+                members.clear()
+            for record in records:
+                self.add(record)
         self._turns = [None] * len(self._keys)
         self._heap.clear()
         self._unscored = [state for state, members in enumerate(self._members) if members]
@@ -146,26 +153,10 @@ class StateQueue(PricedQueue):
         states = sorted(range(len(self._keys)), key=self._keys.__getitem__)
         return [record for state in states for record in self._members[state]]
 
-    def _classify(self) -> None:
-        """Length classes have moved: put every question where it now belongs, in the order it stood. O(N)."""
-        records = self._records()
-        for members in self._members:
-            members.clear()
-        for record in records:
-            self.add(record)
-
     def _enter(self, state: int) -> None:
         """A state has members again: it is scored when the next launch is asked for, if it still has them."""
         self._queued[state] = True
         self._unscored.append(state)
-
-    def _queue_entered(self) -> None:
-        while self._unscored:
-            state = self._unscored.pop()
-            if not self._members[state]:
-                self._queued[state] = False
-            elif (score := self._score(state)) > -math.inf and self._turn_of(state) < ENOUGH:
-                heappush(self._heap, (self._turn_of(state), -score, self._keys[state], state))
 
     def _state(self, key: Key) -> int:
         state = self._ids.get(key)

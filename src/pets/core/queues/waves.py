@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
-from pets.core.queues.base import Queue
+from pets.core.queues import Queue
 from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.core.waves import Wave
