@@ -93,7 +93,12 @@ def build_gateway(
     keys = backend.keys
     try:
         keys.check_units((currency or Currency()).unit)
-        paid = _paid_traces(store, servers, models) if settings.reuse else None
+        paid = None
+        if settings.reuse:
+            if store == ":memory:":
+                raise InputError("--reuse keeps traces in a store: name one, --store FILE.")
+            sources = sorted(str(sampler.source) for sampler in servers.samplers)
+            paid = PaidTraces(open_database(store, create=True), f"{sources} {models}")
         ledger = GatewayLedger(backend, currency, total=total, rate_limit=rate_limit, paid=paid)
     except PetsError:
         backend.close()
@@ -113,14 +118,6 @@ def build_gateway(
         drift=drift,
         paid=paid,
     )
-
-
-def _paid_traces(store: str | PathLike[str], servers: Upstream, models: Models | None) -> PaidTraces:
-    """What keys have paid for at these servers."""
-    if store == ":memory:":
-        raise InputError("--reuse keeps traces in a store: name one, --store FILE.")
-    sources = sorted(str(sampler.source) for sampler in servers.samplers)
-    return PaidTraces(open_database(store, create=True), f"{sources} {models}")
 
 
 def _backend(store: str | PathLike[str], durability: Durability, allocator: Allocator) -> LedgerBackend:
@@ -219,16 +216,13 @@ class _SiteGuard:
             try:
                 refuse_foreign_site(scope["method"], Headers(scope=scope), self._hosts, self._origins)
             except ApiError as error:
-                if self._open_to_all():
+                is_open = True
+                with contextlib.suppress(StateError):
+                    is_open = not self._keys.required
+                if is_open:
                     await (await _error_response(Request(scope), error))(scope, receive, send)
                     return
         await self._app(scope, receive, send)
-
-    def _open_to_all(self) -> bool:
-        try:
-            return not self._keys.required
-        except StateError:
-            return True
 
 
 class _GatewayServer(Server):

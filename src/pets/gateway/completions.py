@@ -69,9 +69,10 @@ class Voting:
         prompt = Prompt.of_body(request.sent_fields(max_tokens), sender=key.name)
         account = RequestAccount(key, id, request.model, "vote", limit, prompt.max_tokens)
         sampling = sampling_of(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None)
-        seed, held = _seed(request), {}
+        client_seed, held = request.fields.get("seed"), {}
+        seed = random.randrange(SEEDS) if client_seed is None else int(client_seed) % SEEDS
         if state.paid is not None:
-            account.question = state.paid.digest(prompt, sampling, request.fields.get("seed"))
+            account.question = state.paid.digest(prompt, sampling, client_seed)
             seed = int(account.question[:SEED_DIGITS], 16) % SEEDS  # launch numbers have the same seeds every time
             held = await state.paid.find(key.name, account.question)
         least = max(0, min(state.least_traces, options.max_traces) - len(held)) * state.ledger.trace_cost(account)
@@ -111,8 +112,3 @@ class Voting:
 def _reader(ignore: tuple[str, ...]) -> TraceReader:
     """Reads calls without the fields to ``ignore``; texts as the vote's answer type does."""
     return lambda completion, answer_type: reading_of(answer_type, completion.text, completion.finish, ignore)
-
-
-def _seed(request: ApiRequest) -> int:
-    seed = request.fields.get("seed")
-    return random.randrange(SEEDS) if seed is None else int(seed) % SEEDS

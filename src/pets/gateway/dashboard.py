@@ -80,7 +80,7 @@ class Dashboard:
         rows = []
         if name is None and balance.limit is not None:
             rows.append(self._limit("total", balance, balance.limit, per_second))
-        owner = None if name is None else self._owners().get(name)
+        owner = next((key for key in self._state.keys.active() if key.name == name), None)
         if owner is not None and owner.budget is not None:
             rows.append(self._limit("key", ledger.limited_balance_of(owner), owner.budget, per_second))
             if owner.window is not None:
@@ -116,14 +116,10 @@ class Dashboard:
         """An amount in the unit in which it is shown: dollars are, their smallest parts are not."""
         return self._state.ledger.currency.shown(amount)[0]
 
-    def _owners(self) -> dict[str, ApiKey]:
-        """Each key that is in use."""
-        return {key.name: key for key in self._state.keys.active()}
-
     def _keys(self, viewer: ApiKey) -> dict[str, Any]:
         """What each key has spent, of a budget per window in the present one, over all replicas, and how many there
         are; who is no admin sees the own one."""
-        ledger, owners = self._state.ledger, self._owners()
+        ledger, owners = self._state.ledger, {key.name: key for key in self._state.keys.active()}
         names = self._key_names() if viewer.admin else [viewer.name]
         rows = []
         for name in names[:SHOWN_KEYS]:
@@ -139,7 +135,11 @@ class Dashboard:
 
     def _upstream(self, viewer: ApiKey) -> dict[str, Any]:
         """How each server does for each model, as its latest requests say; where it is and its load for admins."""
-        pool, urls, now, rows = self._state.driver.fetcher.pool, self._state.upstream.urls, _loop_time(), []
+        pool, urls, rows = self._state.driver.fetcher.pool, self._state.upstream.urls, []
+        try:
+            now = asyncio.get_running_loop().time()  # which endpoints go by
+        except RuntimeError:
+            now = time.monotonic()
         for model, part in (pool.models or {"": pool}).items():
             for endpoint in part.endpoints:
                 rows.append(_health(endpoint, now) | {"server": endpoint.number + 1, "model": model})
@@ -161,11 +161,3 @@ def _health(endpoint: Endpoint, now: float) -> dict[str, Any]:
     state = next((name for name, holds in states.items() if holds), "not asked")
     wait_s = max(0.0, max(endpoint.rest_until, endpoint.blocked_until) - now)
     return {"state": state, "failures": endpoint.failures, "retry_in_s": wait_s, "latency_s": endpoint.latency_s}
-
-
-def _loop_time() -> float:
-    """The event loop's clock, which endpoints go by."""
-    try:
-        return asyncio.get_running_loop().time()
-    except RuntimeError:
-        return time.monotonic()

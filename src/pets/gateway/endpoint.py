@@ -97,19 +97,15 @@ class ApiEndpoint:
         kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
         ended = 0 if attributes.get("cancelled") else attributes.get("stream_status", status)  # what became of it
         ended = CLIENT_GONE if attributes.get("gone") else ended
-        outcome = {"status": ended, "seconds": seconds, "reason": _reason(attributes)}
+        reasons = {
+            "gone": "the client went",
+            "cancelled": "broken off by the gateway's end",
+            "error": "an error of the gateway: its log says which",  # which may name servers
+        }
+        known = (words for name, words in reasons.items() if attributes.get(name))  # why it was not answered
+        outcome = {"status": ended, "seconds": seconds, "reason": next(known, attributes.get("refused"))}
         request = dict.fromkeys(("key", "model")) | {"retries": 0, "kind": kind} | attributes | outcome
         self._state.metrics.record_request(request)
         if LOGGER.isEnabledFor(logging.INFO):
             row = attributes | {"status": status, "seconds": round(seconds, 4)}
             LOGGER.info("request", extra={"fields": row})
-
-
-def _reason(attributes: dict[str, Any]) -> str | None:
-    """Why a request was not answered, as far as the gateway knows."""
-    reasons = {
-        "gone": "the client went",
-        "cancelled": "broken off by the gateway's end",
-        "error": "an error of the gateway: its log says which",  # which may name servers, and a key's owner may read it
-    }
-    return next((words for name, words in reasons.items() if attributes.get(name)), attributes.get("refused"))

@@ -54,19 +54,20 @@ class PaidTraces:
     ) -> None:
         """Write traces soon, with their choices as the server gave them."""
         rows = [(key, question, t.number, _plain(t, raw.get(t.number))) for t in traces if t.error is None]
-        self._thread.submit(self._write, rows)
+
+        def write() -> None:
+            try:
+                with self._database.transaction() as transaction:
+                    transaction.executemany(KEEP, rows)
+            except StateError as error:
+                LOGGER.warning("%d traces that were paid for cannot be kept: %s", len(rows), error)
+
+        self._thread.submit(write)
 
     def close(self) -> None:
         """Write what is left, and close the connection."""
         self._thread.shutdown()
         self._database.close()
-
-    def _write(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        try:
-            with self._database.transaction() as transaction:
-                transaction.executemany(KEEP, rows)
-        except StateError as error:
-            LOGGER.warning("%d traces that were paid for cannot be kept: %s", len(rows), error)
 
 
 def _plain(trace: StoredTrace, raw: Mapping[str, Any] | None) -> str:

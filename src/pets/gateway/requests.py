@@ -7,7 +7,7 @@ plain request is between client and server.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,11 +175,19 @@ class ApiRequest:
                 )
 
     def _check_types(self, allowed: Collection[str]) -> None:
-        for part_type in _types_in(self.fields):
-            if part_type not in TEXT_TYPES and part_type not in allowed:
-                message = "Images, sounds, files and tools of the server cannot be paid for in this gateway's unit."
-                words = f"{message} Send texts and functions alone. {ask_operator(part_type)}"
-                raise ApiError(words, param=self.form.content)
+        """Refuse what has a "type", at whatever depth, that is no text's or function's."""
+        stack: list[Any] = [self.fields]
+        while stack:
+            part = stack.pop()
+            if isinstance(part, list):
+                stack += part
+            elif isinstance(part, Mapping):
+                stack += [item for name, item in part.items() if name not in ("parameters", "schema", "metadata")]
+                part_type = part.get("type")
+                if isinstance(part_type, str) and part_type not in TEXT_TYPES and part_type not in allowed:
+                    message = "Images, sounds, files and tools of the server cannot be paid for in this gateway's unit."
+                    words = f"{message} Send texts and functions alone. {ask_operator(part_type)}"
+                    raise ApiError(words, param=self.form.content)
 
     @property
     def last_user_message(self) -> str:
@@ -246,19 +254,6 @@ def _is_text(message: Mapping[str, Any]) -> bool:
     return content is None or isinstance(content, str)
 
 
-def _types_in(value: Any) -> Iterator[str]:
-    """Every "type" that the parts of a body have."""
-    stack = [value]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Mapping):
-            if isinstance(part_type := part.get("type"), str):
-                yield part_type
-            stack += [item for name, item in part.items() if name not in ("parameters", "schema", "metadata")]
-        elif isinstance(part, list):
-            stack += part
-
-
 def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Settings, n: int) -> VoteOptions:
     if n != 1:
         raise ApiError("A vote gives one answer: leave 'n' out; 'pets.max_traces' bounds the traces.", param="n")
@@ -270,28 +265,27 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
     greedy = type(temperature) in (int, float) and temperature == 0
     ignore = _ignored(requested.get("ignore"))
     run = settings.spec
-    spec = _answer_spec(requested.get("answer"), _default_spec(fields, run.get("answer")))
+    form, default = fields.get("response_format"), run.get("answer")
+    form_type = form.get("type") if isinstance(form, dict) else None
+    wants_json = form_type in ("json_object", "json_schema") or any(fields.get(name) for name in JSON_FIELDS)
+    if wants_json and default.partition(":")[0] != "json":  # the client asks for it: it is read as that
+        default = "json"
+    spec = _answer_spec(requested.get("answer"), default)
     if ignore and spec.partition(":")[0] == "json" and "ignore=" not in spec:
         spec += f"{',' if ':' in spec else ':'}ignore={' '.join(ignore)}"
-    most = run.get("max_traces")
+    most, timeout = run.get("max_traces"), requested.get("timeout")
+    if timeout is not None and not (type(timeout) in (int, float) and math.isfinite(timeout) and timeout > 0):
+        raise ApiError("'pets.timeout' is a number of seconds, more than 0.", param="pets.timeout")
     max_traces = whole_number(requested, "max_traces", 1, most, "pets.") or most
     return VoteOptions(
         spec,
         1 if greedy else max_traces,  # at temperature 0 all traces are one
-        _seconds(requested, run.serving.timeout),
+        run.serving.timeout if timeout is None else min(float(timeout), run.serving.timeout),
         number(requested, "hurry", 0, MAX_HURRY, "pets."),
         flag(requested, "weighted", "pets."),
         bool(fields.get("tools")),
         ignore,
     )
-
-
-def _default_spec(fields: Mapping[str, Any], default: str) -> str:
-    """How answers are read where the client does not say: as JSON, if it asks for that; else as the operator says."""
-    form = fields.get("response_format")
-    form_type = form.get("type") if isinstance(form, dict) else None
-    wants_json = form_type in ("json_object", "json_schema") or any(fields.get(name) for name in JSON_FIELDS)
-    return "json" if wants_json and default.partition(":")[0] != "json" else default
 
 
 def _ignored(names: object) -> tuple[str, ...]:
@@ -315,19 +309,15 @@ def _requested_options(body_options: object, headers: Mapping[str, str]) -> dict
     for name in VOTE_OPTIONS:
         text = headers.get(f"x-pets-{name.replace('_', '-')}")
         if text is not None and options.get(name) is None:
-            options[name] = text if name in ("answer", "ignore") else _header_value(name, text)
+            try:
+                options[name] = text if name in ("answer", "ignore") else json_value(text.lower())
+            except (ValueError, RecursionError):
+                message = f"The header x-pets-{name.replace('_', '-')} cannot be read."
+                raise ApiError(message, param=f"pets.{name}") from None
     client_timeout = headers.get("x-stainless-read-timeout")  # what OpenAI's clients say of their own patience
     if options.get("timeout") is None and client_timeout and client_timeout.replace(".", "", 1).isdecimal():
         options["timeout"] = float(client_timeout) or None
     return options
-
-
-def _header_value(name: str, text: str) -> object:
-    try:
-        return json_value(text.lower())
-    except (ValueError, RecursionError):
-        message = f"The header x-pets-{name.replace('_', '-')} cannot be read."
-        raise ApiError(message, param=f"pets.{name}") from None
 
 
 def _answer_spec(spec: object, default: str) -> str:
@@ -353,12 +343,3 @@ def _answer_spec(spec: object, default: str) -> str:
     except PetsError as error:
         raise ApiError(str(error), param="pets.answer") from None
     return spec
-
-
-def _seconds(options: Mapping[str, Any], most: float) -> float:
-    value = options.get("timeout")
-    if value is None:
-        return most
-    if type(value) not in (int, float) or not (math.isfinite(value) and value > 0):
-        raise ApiError("'pets.timeout' is a number of seconds, more than 0.", param="pets.timeout")
-    return min(float(value), most)

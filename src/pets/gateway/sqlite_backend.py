@@ -13,7 +13,7 @@ A row's way (loop: the event loop; thread: the writer's own):
              thread idle, durability "process"          |  durability "machine", or batches queued before it
                      +----------------------------------+------------------+
                      v                                                     v
-               _commit (loop) --store is busy--> queue --> _commit_patiently (thread)
+               _commit (loop) --store is busy--> queue ------> _work (thread)
                      |                                                     |
                      v                                                     v
                      +---------> _end (loop): durable() returns <----------+
@@ -67,6 +67,7 @@ UPDATE = (
     "UPDATE ledger SET spent = ?, delivered = ?, tokens = ?, prompt_tokens = ?, estimated = ?, claimed_more = ?, "
     "cancelled = ? WHERE id = ?"
 )
+PROBE = "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (-1, 0, '', ?, 'probe', '', 0, 0)"
 CHARGE_OPEN = "UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL"
 
 FLUSH_DELAY_S = 0.05
@@ -182,7 +183,11 @@ class LedgerWriter:
 
     def __init__(self, path: str | PathLike[str] = ":memory:", durability: Durability = "process") -> None:
         self.database = SQLiteDatabase(path, create=True, durability=durability)
-        self.reader = self._open_reader()
+        self.reader = self.database  # a store in memory has but one connection
+        if self.database.path is not None:
+            self.reader = SQLiteDatabase(self.database.path, create=False, durability="process")
+            self.reader.size_cache_for(0)
+            self.reader.one(f"PRAGMA busy_timeout = {READ_TIMEOUT_MS}")
         self._lock = run_lock(self.database.path, GATEWAY_LOCK)
         if not self._lock.take():
             self.reader.close()
@@ -248,15 +253,6 @@ class LedgerWriter:
         self.database.close()
         self._lock.release()
 
-    def _open_reader(self) -> SQLiteDatabase:
-        """Another connection to the same store; one in memory has but one."""
-        if self.database.path is None:
-            return self.database
-        reader = SQLiteDatabase(self.database.path, create=False, durability="process")
-        reader.size_cache_for(0)
-        reader.one(f"PRAGMA busy_timeout = {READ_TIMEOUT_MS}")
-        return reader
-
     def _take_pending(self) -> list[_Row]:
         if self._flush_handle is not None:
             self._flush_handle.cancel()
@@ -285,7 +281,9 @@ class LedgerWriter:
         try:
             connection.execute("BEGIN IMMEDIATE")
             if batch.probe:
-                _probe(connection)
+                # A row that needs some room, written and taken away: what comes after it will find room, too.
+                connection.execute(PROBE, (" " * PROBE_BYTES,))
+                connection.execute("DELETE FROM ledger WHERE id = -1")
             for row in batch.rows:
                 try:
                     connection.execute(row.sql, row.values)
@@ -310,41 +308,34 @@ class LedgerWriter:
                     LOGGER.error("the ledger has %s", row.error)
             elif not row.done.done():  # its request has not gone
                 row.done.set_exception(StateError(error)) if error else row.done.set_result(None)
-        if batch.error is not None:
-            self._failed(batch, batch.error)
+        if batch.error is not None:  # keep what has to be written, and try again in a while
+            self._pending[:0] = [row for row in batch.rows if row.done is None]
+            if self.failure is None:
+                words = "%s cannot be written (%s); requests are refused until it can"
+                LOGGER.error(words, self.database.name, batch.error)
+            self.failure = batch.error
+            if self._flush_handle is None and not self._finished and self._loop is not None:
+                self._flush_handle = self._loop.call_later(RETRY_S, self._flush)
         elif batch.probe and self.failure is not None:
             LOGGER.warning("%s can be written again", self.database.name)
             self.failure = None
 
-    def _failed(self, batch: _Batch, reason: str) -> None:
-        """Keep what has to be written, and try again in a while."""
-        self._pending[:0] = [row for row in batch.rows if row.done is None]
-        if self.failure is None:
-            LOGGER.error("%s cannot be written (%s); requests are refused until it can", self.database.name, reason)
-        self.failure = reason
-        if self._flush_handle is None and not self._finished and self._loop is not None:
-            self._flush_handle = self._loop.call_later(RETRY_S, self._flush)
-
-    def _thread_done(self, batch: _Batch) -> None:
-        self._queued -= 1
-        self._end(batch)
-
     def _work(self) -> None:
+        def done(batch: _Batch) -> None:
+            self._queued -= 1
+            self._end(batch)
+
         while (batch := self._queue.get()) is not None:
             if not (batch.rows or batch.probe):
                 self._checkpoint()
                 continue
-            self._commit_patiently(batch)
+            self._pragma(f"busy_timeout = {BUSY_TIMEOUT_MS}")  # however long another process writes
+            if not self._commit(batch):
+                batch.error = f"in use by another process for {BUSY_TIMEOUT_MS // 1000} seconds"
+            self._set_busy_timeout()
             assert self._loop is not None  # whoever wrote is in it
             with suppress(RuntimeError):  # nobody waits any more: the loop is closed
-                self._loop.call_soon_threadsafe(self._thread_done, batch)
-
-    def _commit_patiently(self, batch: _Batch) -> None:
-        """Commit, however long another process writes."""
-        self._pragma(f"busy_timeout = {BUSY_TIMEOUT_MS}")
-        if not self._commit(batch):
-            batch.error = f"in use by another process for {BUSY_TIMEOUT_MS // 1000} seconds"
-        self._set_busy_timeout()
+                self._loop.call_soon_threadsafe(done, batch)
 
     def _set_busy_timeout(self) -> None:
         """The event loop never waits for another writer."""
@@ -359,12 +350,3 @@ class LedgerWriter:
     def _pragma(self, text: str) -> Any:
         row = self.database.connection.execute(f"PRAGMA {text}").fetchone()
         return None if row is None else row[0]
-
-
-def _probe(connection: sqlite3.Connection) -> None:
-    """Write a row that needs some room, and take it away: what comes after it will find room, too."""
-    connection.execute(
-        "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (-1, 0, '', ?, 'probe', '', 0, 0)",
-        (" " * PROBE_BYTES,),
-    )
-    connection.execute("DELETE FROM ledger WHERE id = -1")
