@@ -46,16 +46,21 @@ def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
     options = object_field(fields, "stream_options")
     if options and not stream:
         raise ApiError("'stream_options' is only allowed when 'stream' is true.", param="stream_options")
-    temperature = number(fields, "temperature", 0, 2)
+    temperature, stop = number(fields, "temperature", 0, 2), fields.get("stop")
     number(fields, "top_p", 0, 1)
+    stops = [] if stop is None else [stop] if isinstance(stop, str) else stop
+    if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
+        raise ApiError("'stop' is a string or a list of strings.", param="stop")
+    newer = whole_number(fields, "max_completion_tokens", 1, 2**53) if chat else None
+    older = whole_number(fields, "max_tokens", 1, 2**53)
     return CompletionRequest(
         chat=chat,
         prompts=_chat_prompt(fields) if chat else _prompts(fields),
         n=whole_number(fields, "n", 1, MAX_N) or 1,
         seed=whole_number(fields, "seed", -(2**63), 2**63 - 1),
         greedy=temperature == 0,
-        max_tokens=_max_tokens(fields, chat),
-        stops=_stops(fields),
+        max_tokens=older if newer is None else newer,
+        stops=tuple(filter(None, stops)),
         top=_chat_top(fields) if chat else whole_number(fields, "logprobs", 0, MAX_LOGPROBS),
         stream=stream,
         include_usage=flag(options, "include_usage", "stream_options."),
@@ -102,16 +107,13 @@ def _chat_prompt(fields: Mapping[str, Any]) -> tuple[str, ...]:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise ApiError("Every message is an object with a 'role' and a 'content'.", param="messages")
     users = [message for message in messages if message["role"] == "user"]
-    return (_content((users or messages)[-1].get("content")),)
-
-
-def _content(content: object) -> str:
+    content = (users or messages)[-1].get("content")
     if isinstance(content, str):
-        return content
+        return (content,)
     if isinstance(content, list) and all(isinstance(part, dict) for part in content):
         texts = [part.get("text") for part in content if part.get("type") == "text"]
         if all(isinstance(text, str) for text in texts):
-            return "\n".join(map(str, texts))
+            return ("\n".join(map(str, texts)),)
     raise ApiError("A message's 'content' is a string or a list of parts.", param="messages")
 
 
@@ -131,20 +133,6 @@ def _chat_top(fields: Mapping[str, Any]) -> int | None:
     if top is not None:
         raise ApiError("'top_logprobs' is only allowed when 'logprobs' is true.", param="top_logprobs")
     return None
-
-
-def _max_tokens(fields: Mapping[str, Any], chat: bool) -> int | None:
-    newer = whole_number(fields, "max_completion_tokens", 1, 2**53) if chat else None
-    older = whole_number(fields, "max_tokens", 1, 2**53)
-    return older if newer is None else newer
-
-
-def _stops(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    stop = fields.get("stop")
-    stops = [] if stop is None else [stop] if isinstance(stop, str) else stop
-    if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
-        raise ApiError("'stop' is a string or a list of strings.", param="stop")
-    return tuple(filter(None, stops))
 
 
 DONE = "data: [DONE]\n\n"

@@ -149,12 +149,18 @@ class MockModel:
         n = 1 if self._happens("one_choice", faults, request.n > 1) else request.n
         seed = self._seeds.getrandbits(62) if request.seed is None else request.seed
         questions = [self._question(prompt) for prompt in request.prompts]
-        limits = [self._token_limit(request, prompt) for prompt in request.prompts]
+        room = [None if self.max_model_len is None else self.max_model_len - prompt_tokens(p) for p in request.prompts]
+        draw = (lambda question, _: self.answers.greedy(question)) if request.greedy else self.answers.draw
         choices = tuple(
-            self._choice(request, question, seed + i, limit)
-            for question, limit in zip(questions, limits, strict=True)
+            render(draw(question, seed + i), most if request.max_tokens is None else request.max_tokens, request.stops)
+            for question, most in zip(questions, room, strict=True)
             for i in range(n)
         )
+        cached_tokens = None
+        if self._cached_prompts is not None:
+            known = [prompt for prompt in request.prompts if prompt in self._cached_prompts]
+            cached_tokens = sum(map(prompt_tokens, known))
+            self._cached_prompts.update(request.prompts)
         response = CompletionResponse(
             id=f"{'chatcmpl' if request.chat else 'cmpl'}-{next(self._numbers)}",
             model=self.model,
@@ -163,21 +169,13 @@ class MockModel:
             choices=choices,
             prompt_tokens=sum(map(prompt_tokens, request.prompts)),
             top=None if self._happens("no_logprobs", faults, request.top is not None) else request.top,
-            cached_tokens=self._cached_tokens(request),
+            cached_tokens=cached_tokens,
         )
         return response, self._happens("slow", faults, True)
 
     def _random(self, what: str, request: CompletionRequest) -> random.Random:
         number = self._alike[hash((request.prompts, request.seed))]
         return random.Random(f"{what} {self.seed} {number} {request.seed} {request.prompts}")
-
-    def _cached_tokens(self, request: CompletionRequest) -> int | None:
-        """The tokens of prompts that were asked before; ``None`` where nothing is cached."""
-        if self._cached_prompts is None:
-            return None
-        known = sum(prompt_tokens(prompt) for prompt in request.prompts if prompt in self._cached_prompts)
-        self._cached_prompts.update(request.prompts)
-        return known
 
     def seconds(self, choice: TraceText) -> float:
         """How long a trace takes."""
@@ -210,15 +208,6 @@ class MockModel:
             if self.stats.unmatched == 1:
                 self._on_unmatched(prompt)
         return question
-
-    def _token_limit(self, request: CompletionRequest, prompt: str) -> int | None:
-        if request.max_tokens is not None or self.max_model_len is None:
-            return request.max_tokens
-        return self.max_model_len - prompt_tokens(prompt)
-
-    def _choice(self, request: CompletionRequest, question: str, seed: int, limit: int | None) -> TraceText:
-        spec = self.answers.greedy(question) if request.greedy else self.answers.draw(question, seed)
-        return render(spec, limit, request.stops)
 
     def _happens(self, name: ResponseFault, faults: frozenset[ResponseFault], matters: bool) -> bool:
         """Whether a fault was drawn and changes something; then it is counted."""
@@ -262,15 +251,11 @@ class QuestionMatcher:
         for length in self._lengths:
             for start in reversed(starts):
                 end = start + length
-                if prompt[start:end] in self._known and end <= len(prompt) and _ends(prompt, end):
+                is_cut = _in_word(prompt[end - 1 : end]) and _in_word(prompt[end : end + 1])  # a word runs across it
+                if prompt[start:end] in self._known and end <= len(prompt) and not is_cut:
                     return prompt[start:end], True
         digest = hashlib.blake2b(prompt.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return self._ids[int.from_bytes(digest, "big") % len(self._ids)], False
-
-
-def _ends(text: str, end: int) -> bool:
-    """Whether no word runs across ``end``."""
-    return not (0 < end < len(text) and _in_word(text[end - 1]) and _in_word(text[end]))
 
 
 def _in_word(character: str) -> bool:

@@ -77,7 +77,7 @@ def app(mock: MockModel) -> ASGIApp:
         ("GET", "/v1/models", lambda request, _: {"object": "list", "data": [_model(mock)]}),
         ("GET", "/v1/models/{id:path}", lambda request, _: _model(mock, _id(request))),
         ("GET", "/v1/files", lambda request, _: batches.files(request.query_params)),
-        ("POST", "/v1/files", lambda request, body: batches.upload(*_upload(request, body)).to_plain()),
+        ("POST", "/v1/files", lambda request, body: batches.upload(*_uploaded(request, body)).to_plain()),
         ("GET", "/v1/files/{id}", lambda request, _: batches.file(_id(request)).to_plain()),
         ("DELETE", "/v1/files/{id}", lambda request, _: batches.delete(_id(request))),
         ("GET", "/v1/files/{id}/content", lambda request, _: Response(batches.file(_id(request)).content)),
@@ -145,24 +145,10 @@ def _questions(mock: MockModel) -> Response:
     return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/jsonl")
 
 
-def _upload(request: Request, body: bytes) -> tuple[str, str, bytes]:
-    """The name, the purpose and the content of a file."""
-    form = form_parts(request.headers.get("content-type", ""), body)
-    if "file" not in form:
-        raise ApiError("'file' is missing.", param="file")
-    name, content = form["file"]
-    return name, form.get("purpose", ("", b""))[1].decode(errors="replace"), content
-
-
-def form_parts(content_type: str, body: bytes) -> dict[str, tuple[str, bytes]]:
-    r"""The parts of a multipart form by name, each with the file's name, empty where it is no file.
-
-    >>> body = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\nb\r\n--x--'
-    >>> form_parts("multipart/form-data; boundary=x", body)
-    {'a': ('', b'b')}
-    """
+def _uploaded(request: Request, body: bytes) -> tuple[str, str, bytes]:
+    """The name, the purpose and the content of the file in a multipart form."""
     header = Message()
-    header["content-type"] = content_type
+    header["content-type"] = request.headers.get("content-type", "")
     boundary = header.get_param("boundary")
     if not isinstance(boundary, str):
         raise ApiError("The body is a multipart form with a boundary.")
@@ -172,7 +158,10 @@ def form_parts(content_type: str, body: bytes) -> dict[str, tuple[str, bytes]]:
         disposition = message_from_bytes(head)
         name = disposition.get_param("name", header="content-disposition")
         parts[str(name)] = (disposition.get_filename(""), content)
-    return parts
+    if "file" not in parts:
+        raise ApiError("'file' is missing.", param="file")
+    name, content = parts["file"]
+    return name, parts.get("purpose", ("", b""))[1].decode(errors="replace"), content
 
 
 class _Completions:

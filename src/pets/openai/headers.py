@@ -148,25 +148,26 @@ class Redactor:
     """
 
     def __init__(self, *secrets: str | None) -> None:
-        known = {secret for secret in secrets if secret is not None and len(secret) >= MIN_KEY_CHARACTERS}
-        self._secrets = [_Secret(secret.encode()) for secret in sorted(known, key=len, reverse=True)]
+        known = {secret.encode() for secret in secrets if secret is not None and len(secret) >= MIN_KEY_CHARACTERS}
+        keys = sorted(known, key=len, reverse=True)
+        encoded = [form for key in keys for form in _base64_forms(key)]
+        forms = [b"".join(map(_escaped_forms, key)) for key in keys] + [escape(form) for form in encoded]
+        self._secrets = bytes_pattern(b"|".join(forms)) if forms else None
+        self._alphabet = b"".join([BASE64, *keys, b"%\\"])  # all that a form is made of
+        self._longest = max([6 * len(key) for key in keys] + [len(form) for form in encoded], default=1)
 
     def __bool__(self) -> bool:
-        return bool(self._secrets)
+        return self._secrets is not None
 
     def data(self, content: bytes) -> bytes:
         """The bytes without the secrets."""
-        for secret in self._secrets:
-            content = secret.redacted(content)
-        return content
+        return content if self._secrets is None else self._secrets.sub(REDACTED.encode(), content)
 
     def text(self, words: str) -> str:
         """The text without the secrets; halves of surrogate pairs stay as they are."""
         if not self._secrets:
             return words
-        content = words.encode("utf-8", "surrogatepass")
-        redacted = self.data(content)
-        return words if redacted is content else redacted.decode("utf-8", "surrogatepass")
+        return self.data(words.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def stream(self) -> "StreamRedactor":
         """The same for bytes that come in parts."""
@@ -174,30 +175,7 @@ class Redactor:
 
     def undecided(self, content: bytes) -> int:
         """How many bytes at the end may be the beginning of a secret."""
-        return max((secret.undecided(content) for secret in self._secrets), default=0)
-
-
-class _Secret:
-    """One secret in all its forms."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self._encoded = tuple(_base64_forms(key))
-        self._escaped = bytes_pattern(b"".join(map(_escaped_forms, key)))
-        self._marks = (b"%", b"\\u00", *((b"\\",) if set(key) & set(b'"\\/') else ()))  # of escapes of this key
-        self._alphabet = BASE64 + key + b"%\\"  # all that a form is made of
-        self._longest = max(6 * len(key), *map(len, self._encoded))
-
-    def redacted(self, content: bytes) -> bytes:
-        for form in (self._key, *self._encoded):
-            if form in content:
-                content = content.replace(form, REDACTED.encode())
-        if any(mark in content for mark in self._marks):
-            content = self._escaped.sub(REDACTED.encode(), content)
-        return content
-
-    def undecided(self, content: bytes) -> int:
-        tail = content[-(self._longest - 1) :]
+        tail = content[1 - self._longest :] if self._secrets else b""
         return len(tail) - len(tail.rstrip(self._alphabet))
 
 

@@ -154,8 +154,12 @@ def joined_choice(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         logprobs += (part.get("logprobs") or {}).get("content") or ()
         for name, value in part["delta"].items():
             if name == "tool_calls" and isinstance(value, list):
-                for place, call in enumerate(value):
-                    _join_call(calls.setdefault(int(call.get("index", place)), {}), call)
+                for place, piece in enumerate(value):
+                    call = calls.setdefault(int(piece.get("index", place)), {})
+                    function, more = call.get("function") or {}, piece.get("function") or {}
+                    arguments = (function.get("arguments") or "") + (more.get("arguments") or "")
+                    call |= {key: item for key, item in piece.items() if key != "index" and item is not None}
+                    call["function"] = {**more, **function, "arguments": arguments}
             elif name != "role" and isinstance(value, str):
                 texts.setdefault(name, []).append(value)
                 message[name] = ""
@@ -165,14 +169,6 @@ def joined_choice(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if calls:
         message["tool_calls"] = [call for _, call in sorted(calls.items())]
     return choice | {"logprobs": {"content": logprobs}} if logprobs else choice
-
-
-def _join_call(call: dict[str, Any], part: Mapping[str, Any]) -> None:
-    """Take a part of a tool call in."""
-    function, more = call.get("function") or {}, part.get("function") or {}
-    arguments = (function.get("arguments") or "") + (more.get("arguments") or "")
-    call |= {name: value for name, value in part.items() if name != "index" and value is not None}
-    call["function"] = {**more, **function, "arguments": arguments}
 
 
 def summarized(summary: dict[str, Any], tokens: int) -> Confidence:

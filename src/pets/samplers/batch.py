@@ -415,14 +415,21 @@ class OpenAIBatches:
 
     async def _handed_in(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> BatchJob:
         """The job with its provider's name, handed in if it is not there."""
+        import aiohttp
+
         failures = 0
         while True:
             batch = None if new else await self._find_anywhere(job)
             try:
                 if batch is None:
-                    job = replace(job, file=await self._upload(job, b"".join(lines)))
+                    form = aiohttp.FormData({"purpose": "batch"})
+                    content = io.BytesIO(b"".join(lines))
+                    form.add_field("file", content, filename=_file_name(job), content_type="application/jsonl")
+                    job = replace(job, file=str((await self._call("POST", "/files", form))["id"]))
                     await journal.write_job(job)
-                    batch = await self._create(job)
+                    fields = {"input_file_id": job.file, "endpoint": job.endpoint, "completion_window": "24h"}
+                    fields |= {"metadata": {KEY: job.key, WAVE: str(job.wave)}}
+                    batch = await self._call("POST", "/batches", json.dumps(fields).encode())
                 job = replace(job, id=str(batch["id"]), file=str(batch["input_file_id"]))
                 await journal.write_job(job)
                 LOGGER.info("batch job %s: %d requests", job.id, len(job.lines))
@@ -457,18 +464,6 @@ class OpenAIBatches:
         while page.get("has_more") and page["data"]:
             page = await self._get(path, {**query, "after": page["data"][-1]["id"]})
             yield page["data"]
-
-    async def _upload(self, job: BatchJob, content: bytes) -> str:
-        import aiohttp
-
-        form = aiohttp.FormData({"purpose": "batch"})
-        form.add_field("file", io.BytesIO(content), filename=_file_name(job), content_type="application/jsonl")
-        return str((await self._call("POST", "/files", form))["id"])
-
-    async def _create(self, job: BatchJob) -> dict[str, Any]:
-        metadata = {KEY: job.key, WAVE: str(job.wave)}
-        fields = {"input_file_id": job.file, "endpoint": job.endpoint, "completion_window": "24h"}
-        return await self._call("POST", "/batches", json.dumps({**fields, "metadata": metadata}).encode())
 
     # -- waiting and reading --------------------------------------------------------------------------------------
 
