@@ -423,13 +423,14 @@ class OpenAIBatches:
             try:
                 if batch is None:
                     form = aiohttp.FormData({"purpose": "batch"})
-                    content = io.BytesIO(b"".join(lines))
-                    form.add_field("file", content, filename=_file_name(job), content_type="application/jsonl")
+                    file = io.BytesIO(b"".join(lines))
+                    form.add_field("file", file, filename=_file_name(job), content_type="application/jsonl")
                     job = replace(job, file=str((await self._call("POST", "/files", form))["id"]))
                     await journal.write_job(job)
                     fields = {"input_file_id": job.file, "endpoint": job.endpoint, "completion_window": "24h"}
-                    fields |= {"metadata": {KEY: job.key, WAVE: str(job.wave)}}
-                    batch = await self._call("POST", "/batches", json.dumps(fields).encode())
+                    metadata = {KEY: job.key, WAVE: str(job.wave)}
+                    content = json.dumps({**fields, "metadata": metadata}).encode()
+                    batch = await self._call("POST", "/batches", content)
                 job = replace(job, id=str(batch["id"]), file=str(batch["input_file_id"]))
                 await journal.write_job(job)
                 LOGGER.info("batch job %s: %d requests", job.id, len(job.lines))
