@@ -495,7 +495,7 @@ class Allocator:
             tally = record.tally()
             answer, weights = self.policy.answer(tally), self.policy.weights(tally)
             groups = None if weights is None else weights_by_answer(tally.answers, weights)
-        votes = tuple([(label, float(count)) for label, count in record.votes.items()])
+        votes = tuple(zip(record.votes, map(float, record.votes.values()), strict=True))
         return Verdict(record.id, answer, votes, record.returned, record.nulls, groups)
 
     def decision(self, question: str) -> Decision:

@@ -219,7 +219,7 @@ def expected_share(chances: Iterable[float], deviation: float = 0.0) -> tuple[fl
         pmf = np.ones(1)
         for chance in p.tolist():
             pmf = np.convolve(pmf, [1.0 - chance, chance])
-        low, high = (int(np.searchsorted(np.cumsum(pmf), q)) for q in (0.025, 0.975))
+        low, high = np.searchsorted(np.cumsum(pmf), (0.025, 0.975)).tolist()
         below, above = max(0.0, mean - low / p.size), max(0.0, min(high, p.size) / p.size - mean)
     reach = NORMAL_REACH * deviation
     return mean, max(0.0, mean - math.hypot(below, reach)), min(1.0, mean + math.hypot(above, reach))
@@ -242,10 +242,10 @@ def prior_deviation(batch: Mapping[Tally, int]) -> float:
     True
     """
     weights, family = smooth_posterior(batch)
-    usual = Counter(batch).most_common(USUAL_STATES)
-    total = sum(questions for _, questions in usual)
+    usual = dict(Counter(batch).most_common(USUAL_STATES))
+    total = sum(usual.values())
     expected = np.zeros(len(weights))
-    for tally, questions in usual:
+    for tally, questions in usual.items():
         if tally.counts:
             evidence, wins = _by_kind(tally.counts, tally.options)
             posterior = family * evidence

@@ -62,7 +62,7 @@ def _table(strengths: tuple[float, ...], bar: float) -> NDArray[np.float32]:
     n = np.arange(votes + most, dtype=np.float64)
     leader, rival = np.maximum(n[:, None], n), np.minimum(n[:, None], n)
     table = np.zeros((len(strengths), len(PAIR_VOTES), votes, votes), dtype=np.float32)  # half the memory, 1e-7
-    index = {int(k): i for i, k in enumerate(PAIR_VOTES)}
+    index = dict(zip(PAIR_VOTES.tolist(), range(len(PAIR_VOTES)), strict=True))
     for rows, a in zip(table, strengths, strict=True):
         doubt = betainc(leader + a, rival + a, bar)
         start = doubt[:votes, :votes]

@@ -17,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -144,7 +144,7 @@ class Policy:
         """
         kept = self.sees != "traces" and (self.solitary or isinstance(self, IndexPolicy))
         if not kept or type(self).__hash__ is None:  # a policy that changes has no hash, and is asked anew
-            return race.fewest(lambda state: self._more(state, view, price), tally)
+            return race.fewest(partial(self._more, view=view, price=price), tally)
         state = Tally(tally.counts, tally.nulls, options=tally.options, mark=tally.mark, extra=tally.extra)
         return _fewest(self, state, view.cap, price)
 
@@ -243,8 +243,7 @@ class QuotaPolicy(Policy, ABC):
 @lru_cache(maxsize=1 << 16)
 def _fewest(policy: Policy, tally: Tally, cap: int | None, price: float) -> int:
     """m of a belief state, for policies to which nothing else matters."""
-    view = View(cap=cap)
-    return race.fewest(lambda state: policy._more(state, view, price), tally)
+    return race.fewest(partial(policy._more, view=View(cap=cap), price=price), tally)
 
 
 def plain(value: object) -> Any:

@@ -299,7 +299,7 @@ def _traced_on(tally: Tally, prior: LearnedPrior, most: int, number: int, rng: n
     """So many paths of at most ``most`` traces from a tally on, each under a theta drawn from its own posterior."""
     if most <= 0:
         return []
-    labels = [label for label, _ in Counter(filter(None, tally.answers)).most_common()]
+    labels = list(dict(Counter(filter(None, tally.answers)).most_common()))
     sure = [confidence for confidence in tally.confidences if confidence is not None]
     silence = tally.nulls / max(1, tally.returned)
     base = replace(tally, counts=(), nulls=0, pending=0, extra=0)

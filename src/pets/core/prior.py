@@ -45,6 +45,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,14 +178,13 @@ def _logs(shares: tuple[float, ...]) -> Array:
 def _mixture(shares: tuple[float, ...], counts: tuple[int, ...], options: int | None) -> tuple[Dirichlet, ...]:
     """The posterior of counts under these shares of the kinds."""
     weights = _updated((shares,), 0, _kind_evidence(counts, options)).tolist()
-    parts = [
-        Dirichlet(weight, part.alpha, part.unseen)
-        for share, (_, dirichlets) in zip(weights, kind_posteriors(counts, options), strict=False)
-        for part in dirichlets
-        if (weight := share * part.weight) > NEGLIGIBLE_WEIGHT
-    ]
-    total = math.fsum([part.weight for part in parts])
-    return tuple([Dirichlet(part.weight / total, part.alpha, part.unseen) for part in parts])
+    parts: list[tuple[float, tuple[float, ...], tuple[tuple[float, int], ...]]] = []
+    for share, (_, dirichlets) in zip(weights, kind_posteriors(counts, options), strict=False):
+        for part in dirichlets:
+            if (weight := share * part.weight) > NEGLIGIBLE_WEIGHT:
+                parts += [(weight, part.alpha, part.unseen)]
+    by_part, alphas, unseen = zip(*parts, strict=True)
+    return tuple(map(Dirichlet, (np.array(by_part) / math.fsum(by_part)).tolist(), alphas, unseen))
 
 
 @lru_cache(maxsize=64)  # of tails that have hundreds of answers
@@ -264,7 +264,8 @@ def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, t
 @lru_cache(maxsize=1 << 17)
 def _kind_evidence(counts: tuple[int, ...], options: int | None) -> Array:
     """log P(counts | kind) for STRENGTHS and then HEADS."""
-    return np.array([log for log, _ in kind_posteriors(counts, options)])
+    evidence, _ = zip(*kind_posteriors(counts, options), strict=True)
+    return np.array(evidence)
 
 
 def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
@@ -292,18 +293,20 @@ class BatchFit:
         self.prior = LearnedPrior()
         self._states: dict[tuple[tuple[int, ...], int | None, int], int] = {}
         self._others: dict[int, LearnedPrior] = {}  # what the others teach a question of each state
-        tallies = [tally for tally in batch if tally.counts]
-        if not tallies:
+        voted = list(filter(attrgetter("counts"), batch))
+        if not voted:
             return
-        many = np.array([batch[tally] for tally in tallies], dtype=np.float64)
-        edges = _edges(np.array([tally.mean_tokens for tally in tallies]), many)
+        tokens, many = np.array([*map(attrgetter("mean_tokens"), voted)]), np.array([*map(batch.__getitem__, voted)])
+        edges = _edges(tokens, many.astype(np.float64))
         classes = len(edges) + 1 if lengths else 1
-        states = [(t.counts, t.options, bisect_left(edges, t.mean_tokens) if lengths else 0) for t in tallies]
-        self._states = {state: place for place, state in enumerate(dict.fromkeys(states))}
-        self._many = np.zeros(len(self._states))
-        np.add.at(self._many, [self._states[state] for state in states], many)
-        marks = np.array([mark for _, _, mark in self._states])
-        kinds = self._kinds = np.array([_kind_evidence(counts, options) for counts, options, _ in self._states])
+        questions: Counter[tuple[tuple[int, ...], int | None, int]] = Counter()
+        for tally in voted:
+            mark = bisect_left(edges, tally.mean_tokens) if lengths else 0
+            questions[tally.counts, tally.options, mark] += batch[tally]
+        self._states = dict(zip(questions, range(len(questions)), strict=True))
+        self._many = np.array([*questions.values()], dtype=np.float64)
+        counts, options, marks = zip(*questions, strict=True)
+        kinds = self._kinds = np.array([*map(_kind_evidence, counts, options)])
         self._family = _smooth_family(_usual_options(batch))
         strengths = kinds[:, : len(STRENGTHS)]
         shares, _ = _em(strengths, self._many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
@@ -313,13 +316,14 @@ class BatchFit:
             self.prior = LearnedPrior((tuple(shares.tolist()),), edges, (tuple(self._whole.shares.tolist()),))
             return
         voice = min(1.0, BATCH_VOICE / self._many.sum())
-        rows = []
+        rows, kind_rows = [], []
         for c in range(classes):
-            inside = np.where(marks == c, self._many, 0.0)
-            heard = np.where(marks == c, self._many, voice * self._many)
+            inside = np.where(np.array(marks) == c, self._many, 0.0)
+            heard = np.where(np.array(marks) == c, self._many, voice * self._many)
             rows.append(tuple(_em(strengths, inside, shares, SHRINK_CLASS)[0].tolist()))
             self._classes.append(_Shares(kinds, inside, heard, self._family, self._whole.shares / self._whole.smooth))
-        self.prior = LearnedPrior(tuple(rows), edges, tuple([tuple(part.shares.tolist()) for part in self._classes]))
+            kind_rows.append(tuple(self._classes[c].shares.tolist()))
+        self.prior = LearnedPrior(tuple(rows), edges, tuple(kind_rows))
 
     def without(self, tally: Tally) -> LearnedPrior:
         """The prior that a question with this tally is certified by, if it is one of the batch: the others'."""
@@ -366,9 +370,12 @@ def smooth_posterior(batch: Mapping[Tally, int]) -> tuple[Array, Array]:
     True
     """
     family = _smooth_family(_usual_options(batch))
-    evidence = np.array([_kind_evidence(tally.counts, tally.options) for tally in batch if tally.counts])
-    many = np.array([questions for tally, questions in batch.items() if tally.counts], dtype=np.float64)
-    return _weights(many @ _likelihoods(evidence.reshape(-1, KINDS), family)), family
+    evidence, many = np.empty((0, KINDS)), np.array([], dtype=np.float64)
+    for tally, questions in batch.items():
+        if tally.counts:
+            evidence = np.vstack([evidence, _kind_evidence(tally.counts, tally.options)])
+            many = np.append(many, questions)
+    return _weights(many @ _likelihoods(evidence, family)), family
 
 
 def _likelihoods(evidence: Array, family: Array) -> Array:
@@ -455,5 +462,5 @@ def _edges(tokens: Array, many: Array) -> tuple[float, ...]:
         return ()
     order = np.argsort(tokens, kind="stable")
     share = np.cumsum(many[order]) / many.sum()
-    cuts = [float(tokens[order][int(np.searchsorted(share, c / LENGTH_CLASSES))]) for c in range(1, LENGTH_CLASSES)]
-    return tuple(sorted(set(cuts)))
+    cuts = tokens[order][np.searchsorted(share, np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES)]
+    return tuple(np.unique(cuts).tolist())

@@ -245,9 +245,10 @@ class Tally:
 
 def vote_counts(counts: Sequence[int], nulls: int) -> tuple[int, ...]:
     """The counts above 0, largest first, once counts and nulls are known to be whole and not negative."""
-    if any(c < 0 or c != int(c) for c in (*counts, nulls)):
+    whole = (*map(int, counts), int(nulls))
+    if whole != (*counts, nulls) or min(whole) < 0:
         raise InputError(f"counts {tuple(counts)} with {nulls} nulls; expected whole numbers of traces, 0 or more")
-    return tuple(sorted((int(c) for c in counts if c), reverse=True))
+    return tuple(sorted(filter(None, whole[:-1]), reverse=True))
 
 
 def pattern(counts: Sequence[int], nulls: int = 0) -> int:

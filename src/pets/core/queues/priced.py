@@ -64,9 +64,12 @@ class PricedQueue(Queue[IndexPolicy]):
 
     def _find_price(self) -> None:
         edges, batch, budget = self.policy.length_edges, self.batch(), self._budget
-        marked = {replace(tally, mark=bisect_left(edges, tally.mean_tokens)): n for tally, n in batch.items()}
+        marked, pending = {}, 0
+        for tally, n in batch.items():
+            marked[replace(tally, mark=bisect_left(edges, tally.mean_tokens))] = n
+            pending += tally.pending * n
         seen, cap = sum(batch.values()), NO_CAP if budget.cap is None else budget.cap
-        left = budget.expected * seen / max(1, self._size) + sum(tally.pending * n for tally, n in batch.items())
+        left = budget.expected * seen / max(1, self._size) + pending
         self._price = price_in_force(self._index, self.policy.belief, marked, left, cap) if batch else None
         self._rank_all()
 

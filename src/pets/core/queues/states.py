@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
+from itertools import chain, compress
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
@@ -134,8 +135,8 @@ class StateQueue(PricedQueue):
                 self.add(record)
         self._turns = [None] * len(self._keys)
         self._heap.clear()
-        self._unscored = [state for state, members in enumerate(self._members) if members]
-        self._queued = [bool(members) for members in self._members]
+        self._queued = list(map(bool, self._members))
+        self._unscored = list(compress(range(len(self._keys)), self._queued))
 
     def batch(self) -> Mapping[Tally, int]:
         """How many questions stand in each state; where lengths matter, a sample of the questions themselves."""
@@ -151,7 +152,7 @@ class StateQueue(PricedQueue):
     def _records(self) -> list[Record]:
         """Every question, state by state in the order of their keys: a restored queue lists them alike."""
         states = sorted(range(len(self._keys)), key=self._keys.__getitem__)
-        return [record for state in states for record in self._members[state]]
+        return list(chain(*map(self._members.__getitem__, states)))
 
     def _enter(self, state: int) -> None:
         """A state has members again: it is scored when the next launch is asked for, if it still has them."""
