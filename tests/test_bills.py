@@ -6,8 +6,7 @@ import contextlib
 import httpx
 import pytest
 
-from pets.core.budget import Budget
-from pets.core.money import Currency
+from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.budget import TokenPrice
 from pets.engine.models import model_shares

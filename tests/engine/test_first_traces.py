@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from pets.core.budget import Budget
-from pets.core.money import Currency
+from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.sources import Sources
 from pets.engine.stops import FirstTraces

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from pets.core.money import Currency
+from pets.core.budget import Currency
 from pets.gateway import Limits, Settings, build_gateway
 from pets.gateway.app import app
 from pets.mock import MockModel

@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget
-from pets.core.money import Currency
+from pets.core.budget import Budget, Currency
 from pets.errors import StateError
 from pets.gateway import postgres_backend, shared_store
 from pets.gateway.auth import ApiKey, KeyStore

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pets.core.money import Currency
+from pets.core.budget import Currency
 from pets.errors import StateError
 from pets.gateway import sqlite_backend
 from pets.gateway.auth import ApiKey

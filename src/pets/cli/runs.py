@@ -16,7 +16,7 @@ from pets.cli._output import FORMAT, Format, check_rows_output, count, make_tabl
 from pets.cli._run import ANSWER_COLUMNS, answered_words, write_answers
 from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
-from pets.core.money import amount_words
+from pets.core.budget import amount_words
 from pets.engine.models import ModelShare
 from pets.engine.paired import compare_runs
 from pets.engine.progress import expected_of

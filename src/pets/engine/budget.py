@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from pets.core.money import Currency
+from pets.core.budget import Currency
 from pets.errors import BudgetError, InputError
 from pets.samplers import Sampler, Sampling
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pets.answers.base import AnswerType
 from pets.confidence import Kind
-from pets.core.money import Currency
+from pets.core.budget import Currency
 from pets.engine.question import UNCOUNTED, OpenQuestion, QuestionTotals, answer_type_of
 from pets.questions import Problem
 from pets.registry import spec_of

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypedDict, get_type_hints
 from pets.answers.base import AnswerType
 from pets.arguments import Interval, check_fields, check_values, setting
 from pets.confidence import KINDS, Kind
-from pets.core.money import Currency
+from pets.core.budget import Currency
 from pets.core.policy import Policy
 from pets.engine.budget import TokenPrice, price_of
 from pets.engine.models import ModelShare, shares_from_plain, with_prices

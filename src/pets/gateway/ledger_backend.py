@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from pets.core.money import Currency
+from pets.core.budget import Currency
 from pets.errors import InputError
 from pets.gateway.auth import BUDGET_WINDOWS, DAY_S, KeyStore, window_number, window_start
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pets.core.allocator import Allocator
-from pets.core.money import Currency
+from pets.core.budget import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import PetsError, StateError
 from pets.gateway.ledger_backend import WINDOW, Balance, Charge, LedgerBackend, Reservation, SpendRateLimit

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from pets.core.money import Currency
+from pets.core.budget import Currency
 from pets.errors import StateError
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger_backend import (

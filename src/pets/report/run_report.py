@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pets.core.allocator import Allocator
-from pets.core.money import amount_words
+from pets.core.budget import amount_words
 from pets.engine.progress import Certifier, TraceTotals, decisions_of
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
