@@ -79,6 +79,7 @@ CLOSED_BASE = np.array([1.0] * len(STRENGTHS) + [0.05] * len(HEADS))  # rivals a
 MEANS, DEVIATIONS = np.linspace(-7.0, 2.0, 19), np.array([0.5, 1.0, 1.7, 2.5, 4.0])  # mu and sigma of smooth shares
 USUAL_MEAN, USUAL_SPREAD = -1.5, 2.5  # of mu over data sets: where a question alone is no surer than recorded ones are
 _LOG_HYPERPRIOR = np.repeat(-0.5 * ((MEANS - USUAL_MEAN) / USUAL_SPREAD) ** 2, len(DEVIATIONS))
+NO_LENGTH = -1  # the length class of a question of which nothing is back
 NEGLIGIBLE_WEIGHT = 2e-4  # posterior weight of a Dirichlet that is not worth its integral: mostly of another leader
 
 
@@ -107,7 +108,7 @@ class LearnedPrior:
 
     def mark(self, mean_tokens: float) -> int:
         """The length class of a question whose traces have this many tokens on average."""
-        return bisect_left(self.edges, mean_tokens)
+        return length_class(self.edges, mean_tokens)
 
     def posterior(self, tally: Tally) -> Array:
         """Shares of the strengths given one tally; shape (len(STRENGTHS),)."""
@@ -159,9 +160,32 @@ class LearnedPrior:
         return math.log(max(best, 1e-300)) + log_scale - math.log1p(p)
 
 
+def length_class(edges: tuple[float, ...], mean_tokens: float) -> int:
+    """Where a question with so many tokens a trace belongs; NO_LENGTH as long as none are known.
+
+    >>> [length_class((100.0, 1000.0), tokens) for tokens in (0.0, 50.0, 812.0)], length_class((), 0.0)
+    ([-1, 0, 1], 0)
+    """
+    return bisect_left(edges, mean_tokens) if mean_tokens or not edges else NO_LENGTH
+
+
+def shares_of(rows: tuple[tuple[float, ...], ...], mark: int) -> tuple[float, ...]:
+    """The shares of a length class. Classes are alike in size: where the length is not known, the mean of all.
+
+    >>> shares_of(((0.5, 0.5), (0.0, 1.0)), 1), shares_of(((0.5, 0.5), (0.0, 1.0)), NO_LENGTH)
+    ((0.0, 1.0), (0.25, 0.75))
+    """
+    return rows[min(mark, len(rows) - 1)] if mark >= 0 else _mean_shares(rows)
+
+
+@lru_cache(maxsize=256)
+def _mean_shares(rows: tuple[tuple[float, ...], ...]) -> tuple[float, ...]:
+    return tuple(np.mean(rows, axis=0).tolist())
+
+
 def _updated(rows: tuple[tuple[float, ...], ...], mark: int, evidence: Array) -> Array:
     """The shares of a length class after what one tally says."""
-    logs = _logs(rows[min(mark, len(rows) - 1)])
+    logs = _logs(shares_of(rows, mark))
     log_weights = logs + evidence[: len(logs)]
     weights: Array = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
@@ -301,7 +325,7 @@ class BatchFit:
         classes = len(edges) + 1 if lengths else 1
         questions: Counter[tuple[tuple[int, ...], int | None, int]] = Counter()
         for tally in voted:
-            mark = bisect_left(edges, tally.mean_tokens) if lengths else 0
+            mark = length_class(edges, tally.mean_tokens) if lengths else 0
             questions[tally.counts, tally.options, mark] += batch[tally]
         self._states = dict(zip(questions, range(len(questions)), strict=True))
         self._many = np.array([*questions.values()], dtype=np.float64)
@@ -334,6 +358,8 @@ class BatchFit:
         if place in self._others:
             return self._others[place]
         shares, smooth = self._whole.without(place)
+        if mark == NO_LENGTH:
+            return replace(self.prior, kind_shares=(tuple(shares.tolist()),))
         if self._classes:
             shares, _ = self._classes[mark].without(place, shares / smooth)
         rows = list(self.prior.kind_shares)

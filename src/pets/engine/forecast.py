@@ -11,7 +11,6 @@ batch, from the prior that the policy has now: answers that come from a prior te
 """
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from pets.core.policy import IndexPolicy, Policy, View
-from pets.core.prior import BatchFit
+from pets.core.prior import BatchFit, length_class
 from pets.core.tally import Tally, add_vote
 from pets.errors import InputError
 
@@ -121,7 +120,7 @@ class _Simulation:
 
     def add(self, tally: Tally, thetas: Sequence[Floats], rng: np.random.Generator) -> None:
         """A question with some draws of its theta, each a question of the simulation. Before it is played."""
-        start = Tally(tally.counts, tally.nulls, 0, tally.options, mark=bisect_left(self._edges, tally.mean_tokens))
+        start = Tally(tally.counts, tally.nulls, 0, tally.options, mark=length_class(self._edges, tally.mean_tokens))
         for theta in thetas:
             future = _Future(start, theta, tally.voting_chance, rng)
             self.traces += tally.returned

@@ -8,11 +8,12 @@ batches of traces instead of one optimistic vote (:mod:`pets.core.prior`, :mod:`
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import ClassVar, Literal, Self
 
 from pets.core.dirichlet import okg_index
 from pets.core.policy import IndexPolicy, View, check_prior, check_zone
-from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior, class_tokens, fit_prior
+from pets.core.prior import NO_LENGTH, OPEN_SLOTS, STRENGTHS, LearnedPrior, class_tokens, fit_prior, shares_of
 from pets.core.tally import Tally
 from pets.core.waves import Mixture, Wave, plan_wave
 from pets.errors import InputError
@@ -90,11 +91,12 @@ class OKG(IndexPolicy):
         """The prior of a tally's answer set and length class."""
         if not isinstance(self.prior, str):
             return Mixture(tally.slots(self.unseen), (self.prior,), (1.0,))
-        return Mixture(tally.options or OPEN_SLOTS, STRENGTHS, self.shares[min(tally.mark, len(self.shares) - 1)])
+        return Mixture(tally.options or OPEN_SLOTS, STRENGTHS, shares_of(self.shares, tally.mark))
 
     def index(self, tally: Tally, view: View) -> float:
         """log of the gain per trace times the chance that a trace votes; less the log of what it costs."""
-        cost = math.log(self.tokens[min(tally.mark, len(self.tokens) - 1)]) if self.tokens else 0.0
+        tokens, mark = self.tokens or (1.0,), tally.mark
+        cost = math.log(fmean(tokens) if mark == NO_LENGTH else tokens[min(mark, len(tokens) - 1)])
         if not isinstance(self.prior, str):
             return okg_index(tally, self.prior, self.unseen) - cost
         learned = LearnedPrior(self.shares, self.edges, self.kind_shares)

@@ -8,7 +8,6 @@ under it is settled; of any other one ``width(n, m, hurry)`` traces may be in fl
 
 import math
 from abc import abstractmethod
-from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from pets.core.budget import Budget
 from pets.core.grid import NO_CAP
 from pets.core.policy import IndexPolicy
 from pets.core.price import price_in_force
+from pets.core.prior import length_class
 from pets.core.queues import Queue
 from pets.core.race import width
 from pets.core.record import Record
@@ -37,7 +37,7 @@ class PricedQueue(Queue[IndexPolicy]):
 
     def fewest(self, record: Record) -> int:
         """As :meth:`Queue.fewest`: until the index is at the price in force."""
-        return self._fewest(record.tally(mark=bisect_left(self.policy.length_edges, record.mean_tokens)))
+        return self._fewest(record.tally(mark=length_class(self.policy.length_edges, record.mean_tokens)))
 
     def _fewest(self, tally: Tally) -> int:
         return self.policy.fewest(tally, self._view, -math.inf if self._price is None else self._price)
@@ -66,7 +66,7 @@ class PricedQueue(Queue[IndexPolicy]):
         edges, batch, budget = self.policy.length_edges, self.batch(), self._budget
         marked, pending = {}, 0
         for tally, n in batch.items():
-            marked[replace(tally, mark=bisect_left(edges, tally.mean_tokens))] = n
+            marked[replace(tally, mark=length_class(edges, tally.mean_tokens))] = n
             pending += tally.pending * n
         seen, cap = sum(batch.values()), NO_CAP if budget.cap is None else budget.cap
         left = budget.expected * seen / max(1, self._size) + pending
@@ -79,7 +79,7 @@ class PricedQueue(Queue[IndexPolicy]):
             return False
         before, edges = self._price, self.policy.length_edges
         self._find_price()
-        states = {replace(tally, mark=bisect_left(edges, tally.mean_tokens)) for tally in self.batch()}
+        states = {replace(tally, mark=length_class(edges, tally.mean_tokens)) for tally in self.batch()}
         best = max(map(self._index, states), default=-math.inf)
         if best == -math.inf:
             return False

@@ -8,7 +8,6 @@ Order: highest score first, equal scores by state key, within a state the questi
 """
 
 import math
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
@@ -16,6 +15,7 @@ from itertools import chain, compress
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
+from pets.core.prior import length_class
 from pets.core.queues.priced import ENOUGH, PricedQueue
 from pets.core.record import GONE, NULL, Record
 from pets.core.tally import Tally, add_vote
@@ -49,7 +49,7 @@ class StateQueue(PricedQueue):
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
-        mark = bisect_left(self._edges, record.mean_tokens)
+        mark = length_class(self._edges, record.mean_tokens)
         state = record.state = self._state((record.counts, record.nulls, record.pending, record.options or 0, mark))
         self._members[state][record] = None
         if not self._queued[state]:
@@ -98,7 +98,7 @@ class StateQueue(PricedQueue):
     def told(self, record: Record, before: int) -> None:
         """As :meth:`Queue.told`: it moves the question to its next state."""
         state = record.state
-        event = before + MARK_STRIDE * bisect_left(self._edges, record.mean_tokens) if self._edges else before
+        event = before + MARK_STRIDE * length_class(self._edges, record.mean_tokens) if self._edges else before
         after = self._after[state].get(event)
         if after is None:
             after = self._move(state, event)

@@ -7,12 +7,12 @@ again; that of a question that is served no more is dropped. Planning costs one 
 (:mod:`pets.core.waves`), everything else O(log N) a launch.
 """
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
+from pets.core.prior import length_class
 from pets.core.queues import Queue
 from pets.core.record import Record
 from pets.core.tally import Tally
@@ -148,7 +148,7 @@ class WaveQueue(Queue[IndexPolicy]):
             if self.policy.sees == "traces":
                 tally = record.tally()
             else:
-                mark = bisect_left(edges, record.mean_tokens)
+                mark = length_class(edges, record.mean_tokens)
                 tally = Tally(
                     record.counts, record.nulls, record.pending, record.options, mark=mark, extra=record.extra
                 )
