@@ -14,6 +14,7 @@ from pets.core.prior import (
     FORMER_HEADS,
     HEADS,
     KINDS,
+    NO_LENGTH,
     STRENGTHS,
     TAIL_SLOTS,
     BatchFit,
@@ -288,3 +289,11 @@ def test_a_prior_of_before_certifies_by_the_kinds_that_it_knows():
     assert len(before.kind_shares[0]) < KINDS
     assert math.fsum(part.weight for part in before.mixture(Tally((3, 1)))) == pytest.approx(1.0)
     assert certificate(Tally((3, 1)), before) == pytest.approx(certificate(Tally((3, 1)), prior), abs=0.05)
+
+
+def test_a_question_without_lengths_in_a_batch_that_has_them_is_certified_by_all_classes():
+    batch = {Tally((3,), mean_tokens=100.0 * q): 1 for q in range(1, 11)} | {Tally((2, 1)): 1}
+    fit = BatchFit(batch)
+    mute = fit.without(Tally((2, 1)))
+    assert fit.prior.mark(0.0) == NO_LENGTH and len(mute.kind_shares) == 1 < len(fit.prior.kind_shares)
+    assert fit.prior.posterior(Tally(mark=NO_LENGTH)) == pytest.approx(np.mean(fit.prior.shares, axis=0))

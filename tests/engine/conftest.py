@@ -72,3 +72,40 @@ class Paced(Sampler):
         await asyncio.sleep(max(self.seconds(seed + i) for i in range(n)))
         texts = [f"The answer is {self.letters[(seed + i) % len(self.letters)]}." for i in range(n)]
         return [Completion(text, "stop", 10, 5, raw={"text": text}) for text in texts]
+
+
+class Written(Paced):
+    """Streams a token every hundredth of a second, counts what it generates, and stops where it is cancelled, which it
+    confirms if it ``ends`` the stream then."""
+
+    stops = True
+
+    def __init__(self, letters="AAB", told=True, ends=True):
+        super().__init__(lambda seed: 0.2 + (seed * 0.618) % 1.0, letters)
+        self.generated = self.cancelled = 0
+        self.told, self.ends, self.launched = told, ends, []
+
+    async def sample_streamed(self, prompt, seed, sampling, written):
+        self.launched.append((prompt, seed))
+        clock, tokens = asyncio.get_running_loop().time, round(100 * self.seconds(seed))
+        written.seen, written.told, written.prompt_tokens = True, self.told, 5
+        for number in range(1, tokens + 1):
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                written.ended = self.ends
+                raise
+            self.generated += 1
+            written.tokens, written.seen_at = number, clock()
+            written.begun_at = clock() if written.begun_at is None else written.begun_at
+        return Completion(f"The answer is {self.letters[seed % len(self.letters)]}.", "stop", tokens, 5)
+
+
+class GoesOn(Written):
+    """Tells of more requests than are in flight: what was cancelled goes on there."""
+
+    stops = False
+
+    async def requests_running(self):
+        return 1000

@@ -18,16 +18,15 @@ from pets.errors import BusyError, StateError
 from pets.policies.lead import Lead
 from pets.policies.okg import OKG
 from pets.policies.uniform import Uniform
-from pets.samplers import Completion
 from pets.types import Question
 
 from ..simulated_time import run_simulated
-from .conftest import Paced, asked
+from .conftest import GoesOn, Paced, Written, asked
 
 
-def batch_driver(allocator, sampler, problems, pace, ledger=None, **options):
+def batch_driver(allocator, sampler, problems, pace, ledger=None, spec=None, **options):
     parts = {"fetcher": Fetcher([sampler], patience_s=None, max_n=1, **options), "pace": pace, "ledger": ledger}
-    return assemble(RunSpec(), allocator, Sources(), problems=problems, keep_totals=True, **parts)
+    return assemble(spec or RunSpec(), allocator, Sources(), problems=problems, keep_totals=True, **parts)
 
 
 def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():
@@ -49,12 +48,13 @@ def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():
     run_simulated(twice())
 
 
-def timed_batch(policy, sampler, questions=10, mean=6, concurrency=64, hurry=None):
+def timed_batch(policy, sampler, questions=10, mean=6, concurrency=64, hurry=None, spec=None):
     """The driver and the seconds of a batch."""
     problems, total = asked([f"q{i}" for i in range(questions)]), mean * questions
     pace = pace_of(policy, total, questions, concurrency)
     numbered = [Question(problem.id, options=4) for problem in problems]
-    driver = batch_driver(Allocator(policy, Budget(total, 64), numbered, hurry=hurry), sampler, problems, pace)
+    allocator = Allocator(policy, Budget(total, 64), numbered, hurry=hurry)
+    driver = batch_driver(allocator, sampler, problems, pace, spec=spec)
 
     async def timed():
         await driver.run()
@@ -68,34 +68,6 @@ def test_a_small_batch_takes_a_trace_s_time_for_each_of_its_waves(waves):
     driver, seconds = timed_batch(OKG(waves=waves), Paced(letters="AAB"))
     assert seconds == waves
     assert driver.allocator.told == driver.allocator.budget.spent == 60
-
-
-class Written(Paced):
-    """Streams a token every hundredth of a second, counts what it generates, and stops where it is cancelled, which it
-    confirms if it ``ends`` the stream then."""
-
-    stops = True
-
-    def __init__(self, letters="AAB", told=True, ends=True):
-        super().__init__(lambda seed: 0.2 + (seed * 0.618) % 1.0, letters)
-        self.generated = self.cancelled = 0
-        self.told, self.ends, self.launched = told, ends, []
-
-    async def sample_streamed(self, prompt, seed, sampling, written):
-        self.launched.append((prompt, seed))
-        clock, tokens = asyncio.get_running_loop().time, round(100 * self.seconds(seed))
-        written.seen, written.told, written.prompt_tokens = True, self.told, 5
-        for number in range(1, tokens + 1):
-            try:
-                await asyncio.sleep(0.01)
-            except asyncio.CancelledError:
-                self.cancelled += 1
-                written.ended = self.ends
-                raise
-            self.generated += 1
-            written.tokens, written.seen_at = number, clock()
-            written.begun_at = clock() if written.begun_at is None else written.begun_at
-        return Completion(f"The answer is {self.letters[seed % len(self.letters)]}.", "stop", tokens, 5)
 
 
 def spent_tokens(driver):
@@ -129,6 +101,17 @@ def test_where_a_server_is_not_known_to_stop_a_cancelled_trace_is_charged_whole(
     driver, _ = timed_batch(Lead(votes=3), sampler, mean=20, hurry=1.0)
     assert sampler.cancelled > 5
     assert driver.allocator.budget.spent == driver.allocator.told + sampler.cancelled
+
+
+@pytest.mark.parametrize(("spec", "hurry"), [(RunSpec(), 0.0), (RunSpec().with_options(hurry=1.0), 1.0)])
+def test_a_batch_goes_on_without_hurry_once_its_server_goes_on_unless_the_user_wants_it(spec, hurry):
+    sampler = GoesOn()
+    driver, _ = timed_batch(Lead(votes=3), sampler, questions=40, mean=20, concurrency=32, hurry=1.0, spec=spec)
+    said, _ = timed_batch(Lead(votes=3), Written(), questions=40, mean=20, concurrency=32, hurry=1.0)
+    assert driver.allocator.hurry == hurry
+    cancelled, by_all = (sum(t.cancelled for t in d.questions.totals.values()) for d in (driver, said))
+    assert cancelled > 0 and (cancelled < 0.8 * by_all or hurry)
+    assert driver.allocator.budget.spent == driver.allocator.told + cancelled
 
 
 class SlowLedger(Ledger):

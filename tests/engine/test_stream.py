@@ -15,6 +15,7 @@ from pets.engine.sources import Sources
 from pets.engine.stream import RecordedStream, Stream, stream_budget
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, ReplyError, StateError, UnreachableError
 from pets.plans import Drift, left_by_windows
+from pets.policies.lead import Lead
 from pets.policies.price import PriceRule
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler
@@ -24,7 +25,7 @@ from pets.types import Question
 from ..simulated_time import run_simulated
 from ..streams import make_stream, stream_settings
 from ..waiting import until
-from .conftest import solve
+from .conftest import GoesOn, asked, solve
 
 SEEDS_PER_QUESTION = RunSpec.of().seeds(0).cap
 
@@ -601,3 +602,21 @@ def test_what_was_never_sent_when_the_server_went_is_not_charged(plan, toys, tmp
     assert stream.launches_lost == 0 and stream.driver.allocator.budget.spent == 240
     assert Counter(answer.id for answer in answers + late) == Counter(list(texts))
     assert sum(answer.failed for answer in answers + late) == 0
+
+
+def test_a_stream_goes_on_without_hurry_once_its_server_goes_on():
+    settings = settings_of(Lead(votes=3), Budget(800, 64), horizon=40, open_questions=8, answer="choice")
+    answers: list = []
+    stream = make_stream(settings, [GoesOn()], answers.append)
+
+    async def arriving():
+        for problem in asked([f"q{i}" for i in range(40)]):
+            yield problem
+
+    async def run():
+        async with stream:
+            await stream.run(arriving())
+
+    run_simulated(run())
+    assert len(answers) == 40 and stream.driver.allocator.hurry == 0.0
+    assert stream.driver.fetcher.faults["cancelled and not stopped by the server"]

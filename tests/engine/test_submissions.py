@@ -18,12 +18,13 @@ from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.submissions import Places, VoteLimits
 from pets.errors import BudgetError, InputError, RefusedError, ReplyError, SamplerError
+from pets.policies.lead import Lead
 from pets.policies.price import PriceRule
 from pets.samplers import Sampler, Sampling
 
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S
-from .conftest import Paced, Scripted, asked
+from .conftest import GoesOn, Paced, Scripted, asked
 
 
 class Accounts(Ledger):
@@ -60,8 +61,8 @@ class Accounts(Ledger):
 class VotingDriver:
     """A driver, and what takes in its questions."""
 
-    def __init__(self, sampler, ledger=None, mean=8, max_n=16, places=64):
-        allocator = Allocator(PriceRule(rounds=2), Budget.per_window(4, 4 * mean, cap=32))
+    def __init__(self, sampler, ledger=None, mean=8, max_n=16, places=64, allocator=None):
+        allocator = allocator or Allocator(PriceRule(rounds=2), Budget.per_window(4, 4 * mean, cap=32))
         fetcher = Fetcher([sampler], patience_s=None, max_n=max_n)
         self.driver, self.submissions = assemble_submissions(allocator, fetcher, Places(places), ledger)
         self.allocator, self.in_flight = allocator, self.driver.pacing.in_flight
@@ -370,3 +371,22 @@ def test_one_place_goes_round_and_the_least_rank_of_a_payer_goes_first():
         return order
 
     assert run_simulated(work()) == ["z0", "a0", "b0", "a1", "b1", "a2", "b2"]
+
+
+def test_requests_are_hurried_no_more_once_the_server_goes_on_but_for_those_that_ask_for_it():
+    allocator = Allocator(Lead(votes=3), Budget.per_window(4, 80, cap=32), hurry=0.5)
+    sampler = GoesOn()
+    voting = VotingDriver(sampler, allocator=allocator)
+
+    async def one_after_the_other():
+        for number in range(12):
+            await voting.submit(f"q{number}")
+        before = sampler.cancelled
+        await voting.submit("calm")
+        calm = sampler.cancelled - before
+        for number in range(12):
+            await voting.submit(f"hurried {number}", hurry=2.0)
+        return before, calm, sampler.cancelled - before
+
+    before, calm, hurried = run_simulated(one_after_the_other())
+    assert allocator.hurry == 0.0 and before > 0 == calm < hurried

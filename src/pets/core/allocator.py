@@ -145,6 +145,23 @@ class Allocator:
         self.budget.reserve(len(launches))
         return launches
 
+    def hurry_by(self, hurry: float) -> None:
+        """Hurry questions by so much from now on, those that are there too, but for one that says itself how much.
+
+        >>> from pets.core.budget import Budget
+        >>> from pets.policies.okg import OKG
+        >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1"), Question("q2", hurry=1)], hurry=0.5)
+        >>> allocator.hurry_by(0.0)
+        >>> allocator.hurry, allocator.is_hurried("q1"), allocator.is_hurried("q2")
+        (0.0, False, True)
+        """
+        if self.hurry is None or self.policy.blind:
+            return
+        before, self.hurry = self.hurry, hurry
+        for record in self._records.values():
+            record.hurry = hurry if record.hurry == before else record.hurry
+        self._queue.hurry_by(hurry)
+
     def is_hurried(self, question: str) -> bool:
         """Whether traces of a question may be in flight that turn out not to be needed, and are cancelled then."""
         return bool(self._record(question).hurry)

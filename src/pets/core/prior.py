@@ -359,7 +359,7 @@ class BatchFit:
             return self._others[place]
         shares, smooth = self._whole.without(place)
         if mark == NO_LENGTH:
-            return replace(self.prior, kind_shares=(tuple(shares.tolist()),))
+            return LearnedPrior(self.prior.shares, self.prior.edges, (tuple(shares.tolist()),))
         if self._classes:
             shares, _ = self._classes[mark].without(place, shares / smooth)
         rows = list(self.prior.kind_shares)

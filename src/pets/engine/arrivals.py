@@ -6,7 +6,7 @@ An arrival also decides how its questions are asked, and what happens when the p
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pets.core.allocator import Allocator
 from pets.engine.fetch import Fetcher, Receiver, TraceRequest
@@ -84,15 +84,10 @@ class Arrivals:
 
     def __init__(self, wiring: Wiring, asking: Asking, launches: Iterable[AwaitedLaunches] = ()) -> None:
         self._wiring, self._asking, self._launches = wiring, asking, list(launches)
-        self._hurry = 0.0
         self._requests: dict[str, dict[asyncio.Task[None], TraceRequest]] = {}  # on their way, by question
 
     def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> None:
         """The driver begins to run."""
-
-    def hurry_by(self, hurry: float) -> None:
-        """Hurry questions that come from now on, where they do not say themselves how much."""
-        self._hurry = hurry
 
     def awaited(self) -> Iterable[AwaitedLaunches]:
         """Launches that are on their way already, once each."""
@@ -257,7 +252,7 @@ class StreamArrivals(Arrivals):
             await self._wiring.ledger.admit(problem)
             if self._seen is not None:
                 self._seen.add(problem.id)
-            self._wiring.allocator.add(replace(question.question, hurry=self._hurry))
+            self._wiring.allocator.add(question.question)
         except (BudgetError, InputError) as error:
             self._refuse(problem.id, str(error))
         else:

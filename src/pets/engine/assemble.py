@@ -97,7 +97,7 @@ def assemble(
         judging=None if first is None else Judging(judge, fetcher.faults),
         soft_temperature=drawn.temperature if spec.reading.soft else None,
     )
-    pacing = Pacing(pace or Pace(spec.pacing.in_flight), wiring, costs)
+    pacing = Pacing(pace or Pace(spec.pacing.in_flight), wiring, costs, hurry_said=spec.pacing.hurry is not None)
     seeds = spec.seeds(len(problems))
     blocks = seeds.blocks(keys or {}, apart=spec.serving.batch_api)
     asking = Asking(drawn, seeds, spec.reading.system, blocks)

@@ -181,6 +181,8 @@ class StopChecks:
     def __init__(self) -> None:
         self._tasks: defaultdict[int, set[asyncio.Task[None]]] = defaultdict(set)  # by endpoint
         self._looks: Counter[int] = Counter()
+        self.goes_on = False
+        """Whether a server was seen to go on with a request that was cancelled."""
 
     def cancelled(self, endpoint: Endpoint, faults: Counter[str]) -> set[asyncio.Task[None]]:
         """A request to a server is about to be cancelled; one that goes on is counted among the ``faults``.
@@ -205,6 +207,7 @@ class StopChecks:
             if running <= endpoint.requests_in_flight:
                 endpoint.sampler.stops = True
                 return
+        self.goes_on = True
         faults["cancelled and not stopped by the server"] += 1
 
 

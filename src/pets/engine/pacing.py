@@ -2,7 +2,8 @@
 
 On a live server a question's traces are raced (:mod:`pets.core.race`): ``concurrency`` is the only cap of their width,
 and ``hurry`` says how many of them may turn out not to be needed. Where nobody says, it is a little above 0 if every
-server is known to stop when a request is cancelled, or can be seen to, and else 0: nothing is cancelled.
+server is known to stop when a request is cancelled, or can be seen to, and else 0: nothing is cancelled. It is 0 from
+then on, too, once a server is seen to go on.
 
 Batch jobs bring nothing back one by one: their budget is spent in a few waves, each decided from all before it. The
 unit of time is the mean trace's; the slowest of a wave takes s = 1.25 of them. With U = max(1, B / c) for B traces of
@@ -114,17 +115,27 @@ def _doubts(slots: int, waves: int) -> tuple[Floats, Floats]:
 
 
 class Pacing:
-    """How many traces may be in flight, and when the next wave begins."""
+    """How many traces may be in flight, and when the next wave begins.
 
-    def __init__(self, pace: Pace, wiring: Wiring, costs: CostEstimator | UnitCost) -> None:
+    Unless the user said how much to hurry, a run goes on with hurry 0 once a server is seen to go on with what was
+    cancelled: that would be paid for as a whole.
+    """
+
+    def __init__(
+        self, pace: Pace, wiring: Wiring, costs: CostEstimator | UnitCost, *, hurry_said: bool = False
+    ) -> None:
         self.in_flight = wiring.in_flight
         self._pace, self._wiring, self._costs = pace, wiring, costs
         self._allocator = wiring.allocator
         self._wave: tuple[int, int] | None = None  # the one under way, and how many are left
         self._used_up = False  # what the last wave left was spent, too
+        self._may_calm = not hurry_said
 
     def room(self) -> int:
         """How many more traces may be launched now."""
+        if self._may_calm and self._wiring.fetcher.pool.stop_checks.goes_on:
+            self._may_calm = False
+            self._allocator.hurry_by(0.0)
         in_flight, first = self.in_flight.total, self._wiring.stops.first_traces
         room = self._pace.concurrency - in_flight
         return room if first is None or first.passed else min(room, first.room(in_flight))

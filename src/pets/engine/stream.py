@@ -235,7 +235,7 @@ class Stream(LiveRun):
         """Until the questions end and all are answered, or until :meth:`drain`."""
         driver, run = self.driver, self.stored_run
         driver.check_ready()
-        driver.arrivals.hurry_by(await hurry_of(self.spec.pacing.hurry, self.sources.samplers, ARRIVING_HURRY))
+        driver.allocator.hurry_by(await hurry_of(self.spec.pacing.hurry, self.sources.samplers, ARRIVING_HURRY))
         asked = (self.spec.asked(problem) async for problem in problems)
         try:
             async with self._ledger:

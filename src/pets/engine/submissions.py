@@ -154,8 +154,7 @@ class Submissions(Arrivals):
 
     async def _vote(self, vote: OpenVote) -> None:
         """Let the policy decide until it has enough; the question's tasks are a group of its own."""
-        hurry = self._hurry if vote.limits.hurry is None else vote.limits.hurry
-        self._wiring.allocator.add(replace(vote.question.question, hurry=hurry))
+        self._wiring.allocator.add(replace(vote.question.question, hurry=vote.limits.hurry))
         self._wiring.questions.open(vote.question)
         try:
             async with asyncio.TaskGroup() as vote.tasks:

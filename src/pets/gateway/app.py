@@ -185,7 +185,7 @@ def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD
         try:
             await state.ledger.begin()
             hurry = await hurry_of(state.settings.spec.pacing.hurry, state.upstream.samplers, ARRIVING_HURRY)
-            state.submissions.hurry_by(hurry)
+            state.driver.allocator.hurry_by(hurry)
             yield
         finally:
             await state.close()

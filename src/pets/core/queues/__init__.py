@@ -108,6 +108,9 @@ class Queue(ABC, Generic[P]):
         price is lower, or there is none."""
         return False
 
+    def hurry_by(self, hurry: float) -> None:
+        """Race questions with this hurry from now on."""
+
     def view(self, record: Record) -> View:
         """What the policy may know when it is asked about ``record``: an index policy the cap alone."""
         return self._view

@@ -35,6 +35,11 @@ class PricedQueue(Queue[IndexPolicy]):
         self._budget, self._hurry, self._warmup = budget, hurry, policy.warmup
         self._price: float | None = None  # as an index; None: to be found before the next launch
 
+    def hurry_by(self, hurry: float) -> None:
+        """As :meth:`Queue.hurry_by`."""
+        self._hurry = hurry
+        self._rank_all()
+
     def fewest(self, record: Record) -> int:
         """As :meth:`Queue.fewest`: until the index is at the price in force."""
         return self._fewest(record.tally(mark=length_class(self.policy.length_edges, record.mean_tokens)))
