@@ -1,5 +1,6 @@
 """Rate limits and Retry-After are read where they make sense, and are None where they do not."""
 
+import asyncio
 import base64
 import json
 from datetime import UTC, datetime, timedelta
@@ -111,22 +112,34 @@ def test_whatever_the_key_and_its_neighbours(key, number, before, after):
     assert form in REDACTED or form not in redacted
 
 
+def streamed(redactor: Redactor, *parts: bytes) -> list[bytes]:
+    """What goes on of each part as it comes, and what was held back at the end."""
+
+    async def coming():
+        for part in parts:
+            yield part
+
+    async def collected():
+        return [part async for part in redactor.stream(coming())]
+
+    return asyncio.run(collected())
+
+
 @given(KEYS, st.integers(0, len(FORMS) - 1), st.lists(st.integers(1, 9), min_size=1, max_size=60))
 def test_a_stream_is_redacted_wherever_it_is_cut(key, number, sizes):
     content = f'data: {{"key": "{FORMS[number](key)}"}}\n\ndata: [DONE]\n\n'.encode()
-    stream, sent, position = Redactor(key).stream(), b"", 0
+    parts, position = [], 0
     for size in [*sizes, len(content)]:
-        sent += stream.feed(content[position : position + size])
+        parts.append(content[position : position + size])
         position += size
-    sent += stream.end()
+    sent = b"".join(streamed(Redactor(key), *parts))
     assert FORMS[number](key).encode() not in sent
     assert sent == Redactor(key).data(content)
 
 
 def test_whole_events_are_never_held_back():
-    stream = Redactor(KEY).stream()
     event = b'data: {"choices": [{"delta": {"content": "sk-proj"}}]}\n\n'
-    assert stream.feed(event) == event and stream.end() == b""
+    assert streamed(Redactor(KEY), event) == [event, b""]
 
 
 def test_texts_without_the_key_are_the_same():
@@ -138,13 +151,11 @@ def test_texts_without_the_key_are_the_same():
 def test_no_key_and_no_secret_is_redacted_nowhere(key):
     redactor = Redactor(key)
     assert not redactor and redactor.text("EMPTY dummy") == "EMPTY dummy"
-    assert redactor.stream().feed(b"EMPTY") == b"EMPTY"
+    assert streamed(redactor, b"EMPTY") == [b"EMPTY", b""]
 
 
 def test_several_secrets_are_replaced():
     redactor = Redactor("sk-1234567890", None, "short", "cookie-4567890")
     assert redactor.text("sk-1234567890, short, cookie-4567890") == f"{REDACTED}, short, {REDACTED}"
-    stream = redactor.stream()
-    assert stream.feed(b"a cookie-45") + stream.feed(b"67890 sk-12345") + stream.feed(b"67890") + stream.end() == (
-        f"a {REDACTED} {REDACTED}".encode()
-    )
+    sent = streamed(redactor, b"a cookie-45", b"67890 sk-12345", b"67890")
+    assert b"".join(sent) == f"a {REDACTED} {REDACTED}".encode()

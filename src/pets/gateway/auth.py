@@ -309,36 +309,27 @@ def refuse_foreign_site(
     pets.openai.errors.ApiError: The host 'evil.example' is not this gateway's. Start it with --allow-host, or add keys.
     """
     host = headers.get("host", "")
-    name = _host_name(f"//{host}")
-    if host and not (_is_address(name) or _is_own(name, hosts)):
+    name, is_address, is_own = _host(f"//{host}", hosts)
+    if host and not (is_address or is_own):
         words = f"The host {name[:100]!r} is not this gateway's. Start it with --allow-host, or add keys."
         raise ApiError(words, status=403, code="foreign_host")
     origin = headers.get("origin")
     own = origin is None or origin in origins or origin.partition("://")[2] == host
-    if origin is not None and not own and not _is_own(_host_name(origin), hosts):
+    if origin is not None and not own and not _host(origin, hosts)[2]:
         words = f"The page's origin {origin[:100]!r} is not this gateway's. Start it with --cors-origin, or add keys."
         raise ApiError(words, status=403, code="foreign_origin")
     if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ApiError("The content-type of a request is application/json.", status=415)
 
 
-def _host_name(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").rstrip(".")
-    except ValueError:
-        return ""
-
-
-def _is_own(name: str, hosts: Collection[str]) -> bool:
-    return name == "localhost" or name in hosts or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+def _host(url: str, hosts: Collection[str]) -> tuple[str, bool, bool]:
+    """The name of a URL's host, whether it is an address, and whether it is this machine or one of ``hosts``."""
+    name, address = "", None
+    with suppress(ValueError):
+        name = (urlsplit(url).hostname or "").rstrip(".")
+        address = ipaddress.ip_address(name)
+    is_loopback = address is not None and address.is_loopback
+    return name, address is not None, name == "localhost" or name in hosts or is_loopback
 
 
 def _key(name: str, budget: int | None, admin: int, unit: str | None, *limits: Any) -> ApiKey:

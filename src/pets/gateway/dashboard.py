@@ -8,7 +8,6 @@ import asyncio
 import time
 from typing import Any
 
-from pets.engine.endpoints import Endpoint
 from pets.gateway.auth import ApiKey, window_start
 from pets.gateway.ledger_backend import Balance
 from pets.gateway.state import GatewayState
@@ -134,7 +133,8 @@ class Dashboard:
         return {"rows": rows, "number": len(names)}
 
     def _upstream(self, viewer: ApiKey) -> dict[str, Any]:
-        """How each server does for each model, as its latest requests say; where it is and its load for admins."""
+        """How each server does for each model, as its latest requests say: ``down`` while it rests after failures,
+        ``waiting`` by its own word, ``failing``, ``up`` after an answer; where it is and its load for admins."""
         pool, urls, rows = self._state.driver.fetcher.pool, self._state.upstream.urls, []
         try:
             now = asyncio.get_running_loop().time()  # which endpoints go by
@@ -142,22 +142,21 @@ class Dashboard:
             now = time.monotonic()
         for model, part in (pool.models or {"": pool}).items():
             for endpoint in part.endpoints:
-                rows.append(_health(endpoint, now) | {"server": endpoint.number + 1, "model": model})
+                states = {
+                    "down": endpoint.rest_until > now,
+                    "waiting": endpoint.blocked_until > now,
+                    "failing": endpoint.failures,
+                    "up": endpoint.answered,
+                }
+                rows.append({
+                    "state": next((name for name, holds in states.items() if holds), "not asked"),
+                    "failures": endpoint.failures,
+                    "retry_in_s": max(0.0, max(endpoint.rest_until, endpoint.blocked_until) - now),
+                    "latency_s": endpoint.latency_s,
+                    "server": endpoint.number + 1,
+                    "model": model,
+                })  # fmt: skip
                 if viewer.admin:
                     url = urls[endpoint.number] if endpoint.number < len(urls) else "this machine"
                     rows[-1] |= {"url": url, "in_flight": endpoint.in_flight}
         return {"servers": rows, "faults": dict(self._state.driver.fetcher.faults) if viewer.admin else {}}
-
-
-def _health(endpoint: Endpoint, now: float) -> dict[str, Any]:
-    """``down`` while it rests after failures, ``waiting`` by its own word, ``failing``, ``up`` after an answer, or
-    ``not asked`` yet."""
-    states = {
-        "down": endpoint.rest_until > now,
-        "waiting": endpoint.blocked_until > now,
-        "failing": endpoint.failures,
-        "up": endpoint.answered,
-    }
-    state = next((name for name, holds in states.items() if holds), "not asked")
-    wait_s = max(0.0, max(endpoint.rest_until, endpoint.blocked_until) - now)
-    return {"state": state, "failures": endpoint.failures, "retry_in_s": wait_s, "latency_s": endpoint.latency_s}

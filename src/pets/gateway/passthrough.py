@@ -67,11 +67,11 @@ class PassThrough:
         meter = ReplyMeter(ledger, reservation, request, self._estimator, prompt, max_tokens)
         try:
             if (refusal := state.driver.fetcher.refusal(self._pool(request.model))) is not None:
-                meter.settle_free()
+                ledger.settle(reservation)
                 raise api_error(refusal)
             await self._forward(exchange, request, _serialized(fields), headers, meter)
         finally:
-            meter.settle_lost()  # unless it is settled
+            ledger.settle_lost(reservation)  # unless it is settled
 
     async def _forward(
         self,
@@ -115,7 +115,7 @@ class PassThrough:
         """Settle a request that came to nothing: as of votes, by the rule of :mod:`pets.engine.fetch`."""
         charged = self._state.driver.fetcher.failed(self._pool(request.model), error, seconds, request.traces)
         if meter is not None:
-            meter.settle_lost() if charged else meter.settle_free()
+            meter.settle_failed(charged=charged)
 
     def _broken(self, exchange: Exchange, error: Exception, refusal: ApiError) -> Exception:
         """What to raise: in the middle of a reply the client sees its connection end early, as we did."""
@@ -178,13 +178,9 @@ class ReplyMeter:
                 await asyncio.to_thread(self._read, self._body)
         self._settle()
 
-    def settle_free(self) -> None:
-        """The server did not sample."""
-        self._ledger.settle(self._reservation)
-
-    def settle_lost(self) -> None:
-        """The server may have sampled, and nobody knows how much."""
-        self._ledger.settle_lost(self._reservation)
+    def settle_failed(self, *, charged: bool) -> None:
+        """Nothing came; what was held is ``charged`` where the server may have sampled, nobody knows how much."""
+        (self._ledger.settle_lost if charged else self._ledger.settle)(self._reservation)
 
     def _read(self, data: bytes | bytearray) -> None:
         """Take in the whole body, or the data of an event."""
@@ -203,7 +199,7 @@ class ReplyMeter:
         except SamplerError:
             completions = []
         if not completions:
-            self.settle_lost()
+            self.settle_failed(charged=True)
             return
         estimated = sum(map(TokenEstimator.needs_estimate, completions))
         claimed_more = sum(completion.claimed_more for completion in completions)

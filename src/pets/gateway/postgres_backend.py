@@ -35,43 +35,6 @@ IDS_PER_REPLICA = 1 << 32
 FAILURE = "its PostgreSQL fails; the gateway's log says why"
 
 
-class StoreHealth:
-    """Whether transactions get through: why the last one did not, and since when the present one is under way."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._reason: str | None = None  # as the log has it: with the server's address and user
-        self._logged: set[str] = set()  # reasons since the store could last be written
-        self.began: float | None = None
-
-    @property
-    def failure(self) -> str | None:
-        """Why nothing can be reserved now, as anybody may read it; None where it can."""
-        began = self.began
-        if self._reason is None and began is not None and time.monotonic() - began > STALLED_AFTER_S:
-            return f"PostgreSQL has not answered for {time.monotonic() - began:.0f} seconds"
-        return None if self._reason is None else FAILURE
-
-    def fail(self, error: Exception) -> None:
-        """Refuse requests, and log each reason once until the store can be written again."""
-        reason = " ".join(str(error).split())
-        if not isinstance(error, (PostgresError, PetsError)):
-            reason = f"{type(error).__name__}: {reason}"
-            if self._reason is None:
-                LOGGER.error("the ledger's thread failed", exc_info=error)
-        if reason not in self._logged:
-            LOGGER.error("%s; requests are refused until it can be written", reason)
-            self._logged.add(reason)
-        self._reason = reason
-
-    def recover(self) -> None:
-        """The store can be written."""
-        if self._reason is not None:
-            LOGGER.warning("%s can be written again", self._name)
-            self._reason = None
-            self._logged.clear()
-
-
 class PostgresBackend(LedgerBackend):
     """Reserves and settles in a store that other gateways use at the same time; ``allocator`` plans as one with theirs.
 
@@ -83,7 +46,8 @@ class PostgresBackend(LedgerBackend):
     ) -> None:
         super().__init__(store.keys, clock)
         self.store, self._allocator = store, allocator
-        self._health = StoreHealth(store.database.name)
+        self._reasons: list[str] = []  # why it cannot be written, since it could: with the server's address and user
+        self._began: float | None = None  # when the transaction under way did
         self._queue: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._waiting: list[Operation] = []  # settlements that have to be tried again
         self._thread = threading.Thread(target=self._work, name="pets-ledger", daemon=True)
@@ -92,7 +56,9 @@ class PostgresBackend(LedgerBackend):
     @property
     def failure(self) -> str | None:
         """As :attr:`LedgerBackend.failure`."""
-        return self._health.failure
+        if not self._reasons and (began := self._began) is not None and time.monotonic() - began > STALLED_AFTER_S:
+            return f"PostgreSQL has not answered for {time.monotonic() - began:.0f} seconds"
+        return FAILURE if self._reasons else None
 
     @property
     def replica(self) -> tuple[str, int]:
@@ -189,19 +155,21 @@ class PostgresBackend(LedgerBackend):
         looked, ending = 0.0, False
         while not ending:
             operations, ending = self._take(looked + BEAT_S - time.monotonic())
-            self._health.began = time.monotonic()
+            self._began = time.monotonic()
             try:
                 if operations:
                     self._tell(operations, self.store.commit(operations))
                     operations = []
                 if time.monotonic() - looked >= BEAT_S:
                     self._tell((), self._look())
-                    self._health.recover()
+                    if self._reasons:
+                        LOGGER.warning("%s can be written again", self.store.database.name)
+                        self._reasons = []
                     looked = time.monotonic()
                 if ending:
                     self.store.end_replica(self.store.replica)
             except Exception as error:  # noqa: BLE001 - whoever waits for the thread must hear of it
-                self._health.fail(error)
+                self._fail(error)
                 self._take_back(operations)
                 if self._deadline is not None and time.monotonic() + RETRY_S > self._deadline:
                     LOGGER.error("%d settlements are lost: what they held is charged in full", len(self._waiting))
@@ -210,13 +178,24 @@ class PostgresBackend(LedgerBackend):
                     ending = False
                     self._queue.put(None)
                 looked = 0.0
-                self._health.began = None
+                self._began = None
                 time.sleep(RETRY_S)
                 try:
                     self.store.reconnect()
                 except (PostgresError, PetsError) as again:
-                    self._health.fail(again)
-            self._health.began = None
+                    self._fail(again)
+            self._began = None
+
+    def _fail(self, error: Exception) -> None:
+        """Refuse requests, and log each reason once until the store can be written again."""
+        reason = " ".join(str(error).split())
+        if not isinstance(error, (PostgresError, PetsError)):
+            reason = f"{type(error).__name__}: {reason}"
+            if not self._reasons:
+                LOGGER.error("the ledger's thread failed", exc_info=error)
+        if reason not in self._reasons:
+            LOGGER.error("%s; requests are refused until it can be written", reason)
+            self._reasons.append(reason)
 
     def _look(self) -> StoreSnapshot:
         share = ReplicaTotals() if self._allocator is None else self._allocator.totals

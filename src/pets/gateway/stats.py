@@ -118,6 +118,11 @@ class ShareStats:
         requests = float(increases[-RATE_INTERVALS:, : len(OUTCOMES)].sum())
         bounds = [(float(bound), number) for (bound,), number in samples["pets_certificate_bucket"].items()]
         traces = samples["pets_question_traces_sum"]
+        models: dict[str, dict[str, Any]] = {}  # what each was asked and has cost
+        for name in MODEL_COLUMNS:
+            for (model,), amount in samples[f"pets_model_{name}_total"].items():
+                row = models.setdefault(model, {"model": model} | dict.fromkeys(MODEL_COLUMNS, 0))
+                row[name] = _number(amount)
         return {
             "totals": dict(zip(COLUMNS, map(_number, counts), strict=False)),
             "requests_per_second": requests / max(SHORTEST_RATE_S, self.clock() - starts[-RATE_INTERVALS]),
@@ -132,7 +137,7 @@ class ShareStats:
             "certificates": [
                 (bound, int(number - below)) for (_, below), (bound, number) in pairwise([(0, 0), *bounds[:-1]])
             ],
-            "models": _models(samples),
+            "models": sorted(models.values(), key=lambda row: (-row["spent"], -row["requests"])),
         }
 
     def columns(self, span: str) -> dict[str, Any]:
@@ -173,16 +178,6 @@ def _counts(samples: Samples) -> Counts:
         buckets = [number for labels, number in seconds if labels[:2] == (kind, "answered")]
         counts += buckets or [0.0] * BUCKETS
     return np.array(counts)
-
-
-def _models(samples: Samples) -> list[dict[str, Any]]:
-    """What each model was asked and has cost, the dearest first."""
-    rows: dict[str, dict[str, Any]] = {}
-    for name in MODEL_COLUMNS:
-        for (model,), amount in samples[f"pets_model_{name}_total"].items():
-            row = rows.setdefault(model, {"model": model} | dict.fromkeys(MODEL_COLUMNS, 0))
-            row[name] = _number(amount)
-    return sorted(rows.values(), key=lambda row: (-row["spent"], -row["requests"]))
 
 
 def _quantiles(buckets: Counts) -> list[float | None]:

@@ -107,23 +107,19 @@ class Upstream:
             names = {self._local.weights.name}
         elif self._mixed and voted:
             names = {MIXTURE}
-        elif names and not _is_among(model, names):
-            names = await self._relisted()
-        if names and not _is_among(model, names):
+        elif names and not names & {model, f"{model}:latest"}:  # Ollama's need no tag
+            now = asyncio.get_running_loop().time()
+            if now >= self._relist_at:
+                self._relist_at = now + RELIST_S
+                with contextlib.suppress(SamplerError):  # what was listed before still holds
+                    lists = [await self._models_of(url) for url in self.urls]
+                    self._listed = self._own_names | {model["id"] for models in lists for model in models}
+            names = self._listed
+        if names and not names & {model, f"{model}:latest"}:
             shown = [repr(name) for name in sorted(names)]
             more = f" and {len(shown) - SHOWN_MODELS} more" if len(shown) > SHOWN_MODELS else ""
             message = f"There is no model {model!r}; this server has {', '.join(shown[:SHOWN_MODELS])}{more}."
             raise ApiError(message, status=404, param="model", code="model_not_found")
-
-    async def _relisted(self) -> set[str]:
-        """The models of all servers as they list them now, looked for now and then."""
-        now = asyncio.get_running_loop().time()
-        if now >= self._relist_at:
-            self._relist_at = now + RELIST_S
-            with contextlib.suppress(SamplerError):  # what was listed before still holds
-                lists = [await self._models_of(url) for url in self.urls]
-                self._listed = self._own_names | {model["id"] for models in lists for model in models}
-        return self._listed
 
     def voting(self, models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Of the servers' models those that vote: each of them, or several together."""
@@ -149,11 +145,9 @@ class Upstream:
 
     async def passed_bytes(self, response: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
         """The bytes of a response that go on to the client, as they come."""
-        redactor = self._redactor.stream()
         with sampler_errors("the server"):
-            async for part in parts_of(response, MAX_PASSED_BYTES):
-                yield redactor.feed(part)
-        yield redactor.end()
+            async for part in self._redactor.stream(parts_of(response, MAX_PASSED_BYTES)):
+                yield part
 
     async def models(self) -> list[dict[str, Any]]:
         """The models that the first server that can be reached lists."""
@@ -252,11 +246,6 @@ class Upstream:
                     yield response
                     return
         raise unreachable
-
-
-def _is_among(model: str, names: set[str]) -> bool:
-    """Whether a model has one of these names; Ollama's need no tag."""
-    return model in names or f"{model}:latest" in names
 
 
 def api_error(error: SamplerError, timed_out: bool = False) -> ApiError:

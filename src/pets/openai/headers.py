@@ -5,7 +5,7 @@ Keys, and other secrets of requests, are kept out of whatever a server sends: re
 
 import base64
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -169,38 +169,17 @@ class Redactor:
             return words
         return self.data(words.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
-    def stream(self) -> "StreamRedactor":
-        """The same for bytes that come in parts."""
-        return StreamRedactor(self)
-
-    def undecided(self, content: bytes) -> int:
-        """How many bytes at the end may be the beginning of a secret."""
-        tail = content[1 - self._longest :] if self._secrets else b""
-        return len(tail) - len(tail.rstrip(self._alphabet))
-
-
-class StreamRedactor:
-    """Redacts across the borders of parts: holds back the word at a part's end, and no more than a key's length.
-
-    >>> stream = Redactor("sk-1234567890").stream()
-    >>> stream.feed(b'"key": "sk-123'), stream.feed(b'4567890"'), stream.end()
-    (b'"key": "', b'[redacted]"', b'')
-    """
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor, self._rest = redactor, b""
-
-    def feed(self, part: bytes) -> bytes:
-        """What of the bytes so far can go on."""
-        content = self._redactor.data(self._rest + part)
-        border = len(content) - self._redactor.undecided(content)
-        self._rest = content[border:]
-        return content[:border]
-
-    def end(self) -> bytes:
-        """What was held back."""
-        rest, self._rest = self._rest, b""
-        return rest
+    async def stream(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The same for bytes that come in parts: what may be the beginning of a secret at a part's end is held back,
+        no more than a key's length."""
+        rest = b""
+        async for part in parts:
+            content = self.data(rest + part)
+            tail = content[1 - self._longest :] if self._secrets else b""
+            border = len(content) - len(tail) + len(tail.rstrip(self._alphabet))
+            rest = content[border:]
+            yield content[:border]
+        yield rest
 
 
 def _escaped_forms(character: int) -> bytes:

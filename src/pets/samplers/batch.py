@@ -273,9 +273,19 @@ class BatchSampler(OpenAISampler):
 
     async def _deliver(self, outcome: JobOutcome, requests: Sequence[_Request]) -> None:
         """Give everyone who waits a reply, some at a time: they are read before others are in memory."""
+        job = outcome.job
         try:
             for count, request in enumerate(requests, 1):
-                reply = _reply_of(outcome, request)
+                reply: BatchReply | SamplerError | None = outcome.replies.get(custom_id(request.line))
+                if outcome.cancelled and (reply is None or reply.status is None):
+                    reply = JobError(
+                        f"batch job {job.id} was cancelled at its provider: {len(outcome.replies)} of {len(job.lines)} "
+                        "requests were answered, and those are kept. The same command again hands in the others."
+                    )
+                elif reply is None and outcome.missing == "free":
+                    reply = NotExecutedError("no file of the job has it.", "ended")
+                elif reply is None and outcome.missing == "paid":
+                    reply = ReplyError(f"the output of batch job {job.id} lacks a reply that was paid for.")
                 if reply is None:
                     self.left += 1
                 elif not request.reply.done():
@@ -301,20 +311,6 @@ def _fail(requests: Sequence[_Request], error: Exception) -> None:
     for request in requests:
         if not request.reply.done():
             request.reply.set_exception(error)
-
-
-def _reply_of(outcome: JobOutcome, request: _Request) -> BatchReply | SamplerError | None:
-    reply, job = outcome.replies.get(custom_id(request.line)), outcome.job
-    if outcome.cancelled and (reply is None or reply.status is None):
-        return JobError(
-            f"batch job {job.id} was cancelled at its provider: {len(outcome.replies)} of {len(job.lines)} requests "
-            "were answered, and those are kept. The same command again hands in the others."
-        )
-    if reply is not None or outcome.missing == "later":
-        return reply
-    if outcome.missing == "free":
-        return NotExecutedError("no file of the job has it.", "ended")
-    return ReplyError(f"the output of batch job {job.id} lacks a reply that was paid for.")
 
 
 def _job_parts(requests: Sequence[_Request], limits: BatchLimits) -> Iterator[list[_Request]]:

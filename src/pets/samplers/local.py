@@ -96,14 +96,16 @@ class LocalSampler(Sampler):
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; more traces than slots go as several requests, which the server refuses as one."""
         with_logprobs = await self._checked(prompt, n, seed, sampling)
+        assert self._client is not None
+        client, slots = self._client, self.config.slots
+
+        async def request(first: int) -> list[Completion]:
+            async with self._gate:
+                return await client.sample(prompt, min(slots, n - first), seed + first, with_logprobs)
+
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(
-                        self._request(prompt, min(self.config.slots, n - first), seed + first, with_logprobs)
-                    )
-                    for first in range(0, n, self.config.slots)
-                ]
+                tasks = [group.create_task(request(first)) for first in range(0, n, slots)]
         except ExceptionGroup as errors:
             raise await self._cause(errors.exceptions[0]) from errors
         return [_counted(trace, prompt, sampling) for task in tasks for trace in task.result()]
@@ -212,11 +214,6 @@ class LocalSampler(Sampler):
             code = await asyncio.wait_for(child.wait(), DEATH_NOTICE_S)
             return LocalModelError(f"the local model has died ({code}): {self._last_words()}")
         return error
-
-    async def _request(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
-        assert self._client is not None
-        async with self._gate:
-            return await self._client.sample(prompt, n, seed, sampling)
 
     async def _check_room(self, prompt: Prompt, sampling: Sampling) -> None:
         """Prompt and trace fit into the context, so that no trace is cut short in silence."""

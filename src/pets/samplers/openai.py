@@ -223,15 +223,15 @@ class OpenAISampler(Sampler):
                 if len(content) <= LARGE_REPLY_BYTES:
                     reader.read(self._redactor.data(content))
                 else:  # others are served meanwhile
-                    await asyncio.to_thread(self._read_large, reader, content, detailed=bool(detailed))
+                    if not detailed:
+                        await asyncio.to_thread(check_size, content)
+                    await asyncio.to_thread(self._read_large, reader, content)
         self.usage_of_one = self.usage_of_one or reader.usage_of_one
         if not (streamed and self._redactor):
             return reader.completions()
         return [replace(trace, text=self._redactor.text(trace.text)) for trace in reader.completions()]
 
-    def _read_large(self, reader: ResponseReader, content: bytes, *, detailed: bool) -> None:
-        if not detailed:
-            check_size(content)
+    def _read_large(self, reader: ResponseReader, content: bytes) -> None:
         collects = gc.isenabled()
         gc.disable()  # it would look through all that was read, again and again
         try:
