@@ -106,8 +106,7 @@ def _limit_cpu(seconds: float) -> None:
 
 def fingerprint(text: str) -> str | None:
     """A digest of structure and values: equal ones have equal structure and agree to 300 digits."""
-    structure = _structure(_parse(text))
-    return hashlib.sha256(structure.encode()).hexdigest()
+    return hashlib.sha256(_structure(_parse(text)).encode()).hexdigest()
 
 
 def agree(first: str, second: str) -> str:
@@ -181,12 +180,11 @@ def _value(expression: Any, point: int) -> str:
 
 def _points(expression: Any, point: int) -> dict[Any, Any]:
     """A rational for each symbol, the same in every process; of both signs."""
-
-    def rational(name: str) -> Any:
-        draw = zlib.crc32(f"{point}:{name}".encode())
-        return sympy.Rational(draw % 997 + 101, 97) * (-1 if point and draw & 1 << 20 else 1)
-
-    return {symbol: rational(symbol.name) for symbol in expression.free_symbols}
+    draws = {symbol: zlib.crc32(f"{point}:{symbol.name}".encode()) for symbol in expression.free_symbols}
+    return {
+        symbol: sympy.Rational(draw % 997 + 101, 97) * (-1 if point and draw & 1 << 20 else 1)
+        for symbol, draw in draws.items()
+    }
 
 
 def _write(reply: str | None, seconds: float | None) -> None:

@@ -161,11 +161,10 @@ def _is_number(text: str, *, counted: bool, named: bool) -> bool:
 def _option_count(question: str) -> int | None:
     """How many options a question lists, A, B and so on, on lines of their own or in brackets."""
     for pattern, fewest in ((OPTION_LINES, 2), (OPTIONS_IN_LINE, 3)):
-        letters = [match[1] for match in pattern.finditer(question)]
-        begin = max((index for index, letter in enumerate(letters) if letter == "A"), default=len(letters))
-        count = 0
-        while begin + count < len(letters) and letters[begin + count] == chr(ord("A") + count):
-            count += 1
+        count, goes_on = 0, False
+        for match in pattern.finditer(question):  # the last list that begins with A counts
+            goes_on = match[1] == "A" or (goes_on and match[1] == chr(ord("A") + count))
+            count = 1 if match[1] == "A" else count + goes_on
         if count >= fewest:
             return count
     return None

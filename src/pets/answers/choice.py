@@ -130,12 +130,13 @@ class Choice(AnswerType):
             if place in ("boxed", "marked", "cue"):
                 if self.digits is None and SEVERAL.match(bare):
                     return None
-                option = self.canonical(passage) or self.canonical(strip_openers(bare)) or self._running(bare)
+                option = self.canonical(passage) or self.canonical(strip_openers(bare))
+                running = None if option or self.digits else RUNNING.match(_undress(strip_openers(bare)))
+                if running and running[2] not in CONJUNCTIONS:  # a letter that the sentence runs on from
+                    option = self._within(running[1] or running[3])
             elif place == "line":
                 option, first = self._concluded(bare, text), next((other for _, other in passages), "")
-                opposed = (
-                    bool(option) and BARE.fullmatch(_undress(first)) and self.canonical(first) not in (None, option)
-                )
+                opposed = option and BARE.fullmatch(_undress(first)) and self.canonical(first) not in (None, option)
                 return None if opposed else option or self._first(first, text)
             else:
                 option = self._first(passage, text)
@@ -146,13 +147,6 @@ class Choice(AnswerType):
     def _first(self, line: str, text: str) -> str | None:
         """The option of a first line, unless that begins a list of them."""
         return self.canonical(line) if BARE.fullmatch(_undress(line)) or len(set(_listed(text))) < 2 else None
-
-    def _running(self, bare: str) -> str | None:
-        """A letter that a sentence begins with and runs on from."""
-        running = None if self.digits is not None else RUNNING.match(_undress(strip_openers(bare)))
-        if running is None or running[2] in CONJUNCTIONS:
-            return None
-        return self._within(running[1] or running[3])
 
     def _concluded(self, bare: str, text: str) -> str | None:
         """The option of a last line: alone, after "therefore", or the only one that its last sentence names."""
@@ -191,8 +185,7 @@ def _undress(answer: str) -> str:
         if bare == before:
             break
     bare = MARKS.sub("", bare.translate(WIDE)).strip(" '‘’\t\n.,:;")
-    if number := NUMBERED.match(bare):
-        bare = bare[number.end() :]
-    if (lead := LEAD.match(bare)) and lead.end():
-        bare = bare[lead.end() :].strip()
-    return bare
+    number = NUMBERED.match(bare)
+    bare = bare[number.end() :] if number else bare
+    lead = LEAD.match(bare)
+    return bare[lead.end() :].strip() if lead and lead.end() else bare

@@ -80,7 +80,8 @@ class ComparisonWorker:
         process, self._process = self._process, None
         if process is not None:
             process.returncode = 0  # not this process's child: nothing to wait for
-            _close_pipes(process)
+            with process:
+                pass  # which closes its pipes
 
     def _start(self) -> Process:
         if importlib.util.find_spec("math_verify") is None:
@@ -133,9 +134,8 @@ class ComparisonWorker:
     def _discard(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            _kill(process)
-            process.wait()
-            _close_pipes(process)
+            with process:  # which closes its pipes and waits
+                _kill(process)
 
 
 def _kill(process: Process) -> None:
@@ -149,12 +149,6 @@ def _kill(process: Process) -> None:
         process.kill()
 
 
-def _close_pipes(process: Process) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
-
-
 WORKER, SECOND_WORKER = ComparisonWorker(), ComparisonWorker()
 for _worker in (WORKER, SECOND_WORKER):
     atexit.register(_worker.close)
@@ -162,9 +156,8 @@ for _worker in (WORKER, SECOND_WORKER):
         os.register_at_fork(after_in_child=_worker.forget)
 
 
-def _ask(verb: str, *texts: str, seconds: float) -> str | None:
-    worker = SECOND_WORKER if WORKER.busy else WORKER
-    return worker.ask(verb, *texts, seconds=seconds)
+def _idle_worker() -> ComparisonWorker:
+    return SECOND_WORKER if WORKER.busy else WORKER
 
 
 _THREAD = threading.local()
@@ -178,10 +171,10 @@ def worker_seconds() -> float:
 @lru_cache(maxsize=CACHED_REPLIES)
 def fingerprint(text: str, seconds: float) -> str | None:
     """A digest of the formula's structure and values; ``None`` if it does not parse, or ``OUT_OF_TIME``."""
-    return _ask("fingerprint", text, seconds=seconds)
+    return _idle_worker().ask("fingerprint", text, seconds=seconds)
 
 
 @lru_cache(maxsize=CACHED_REPLIES)
 def agree(first: str, second: str, seconds: float) -> str | None:
     """``"yes"`` if math-verify takes each for the other, else ``"no"``; ``None`` if neither, or ``OUT_OF_TIME``."""
-    return _ask("agree", first, second, seconds=seconds)
+    return _idle_worker().ask("agree", first, second, seconds=seconds)

@@ -98,29 +98,24 @@ def _called(path: str, function: Callable[..., Any], *arguments: str) -> object:
     late = f"took more than {CALL_SECONDS:.0f} seconds"
     if _TROUBLE[path, late] >= MAX_TIMEOUTS:
         return None
-    values: list[object] = []
+    value: object = None
+    trouble = late
 
     def call() -> None:
+        nonlocal value, trouble
         try:
-            values.append(function(*arguments))
+            value, trouble = function(*arguments), ""
         except Exception as error:  # noqa: BLE001 (the user's code may fail in any way)
-            _tell(path, function, f"raised {type(error).__name__}: {error}")
-            values.append(None)
+            trouble = f"raised {type(error).__name__}: {error}"
 
     thread = threading.Thread(target=call, name="pets-python-answer", daemon=True)
     thread.start()
     thread.join(CALL_SECONDS)
-    if not values:
-        _tell(path, function, late)
-        return None
-    return values[0]
-
-
-def _tell(path: str, function: Callable[..., Any], trouble: str) -> None:
-    """Say what went wrong, the first time; a trace casts no vote each time."""
-    _TROUBLE[path, trouble] += 1
-    if _TROUBLE[path, trouble] == 1:
-        LOGGER.warning("python:%s: %s %s; such traces cast no vote.", path, _name(function), trouble)
+    if trouble:
+        _TROUBLE[path, trouble] += 1
+        if _TROUBLE[path, trouble] == 1:  # a trace casts no vote each time; it is told once
+            LOGGER.warning("python:%s: %s %s; such traces cast no vote.", path, _name(function), trouble)
+    return value
 
 
 def _name(function: Callable[..., Any] | None) -> str:

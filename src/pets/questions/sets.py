@@ -7,9 +7,9 @@ import importlib
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -35,59 +35,58 @@ MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer withi
 CHOICE_PROMPT = "{}\n\n{}\n\nPlease reason step by step, and put the letter of your choice within \\boxed{{}}."
 RIGHT, WRONG = "Correct Answer", ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 STARTER_SAMPLING = Sampling(max_tokens=56, temperature=0.7, stop=("\n",), top_logprobs=20, window=8)
+IDS = ("unique_id", "problem_idx", "id", "ID", "Record ID", "question_id")
+QUESTIONS = ("problem", "question", "Problem", "Question")
+LEVELS = ("subject", "problem_type", "High-level domain", "category")
 FILLER = "N/A"  # older versions of MMLU-Pro fill their lists up to ten with it
 
 
-def competition(record: Record, id: str, seed: int = 0, answer_type: str = "math") -> Problem:
-    """A problem of MathArena's contests, AIME or MATH: ``problem`` and ``answer``.
+def problem_of(benchmark: "Benchmark", record: Record, number: str, seed: int = 0) -> Problem:
+    r"""The question of one row of a published set.
 
-    >>> competition({"problem_idx": 3, "problem": "What is $1+1$?", "answer": "2", "problem_type": ["Algebra"]}, "1")
+    >>> row = {"problem_idx": 3, "problem": "What is $1+1$?", "answer": "2", "problem_type": ["Algebra"]}
+    >>> problem_of(BENCHMARKS["hmmt"], row, "1")
     Problem(id='3', prompt=Prompt(...), answer_type='math', gold='2', level='Algebra', options=None)
-    """
-    return _mathematics(record, id, answer_type, first_of(record, "answer", "Answer"))
-
-
-integers = partial(competition, answer_type="number")
-
-
-def school(record: Record, id: str, seed: int = 0) -> Problem:
-    r"""A problem of GSM8K: ``question`` and ``answer``, which is worked out and ends in ``#### 18``.
-
-    >>> school({"question": "Two and two pens?", "answer": "2 + 2 = <<2+2=4>>4\n#### 1,004"}, "7").gold
+    >>> row = {"question": "Two and two pens?", "answer": "2 + 2 = <<2+2=4>>4\n#### 1,004"}
+    >>> problem_of(BENCHMARKS["gsm8k"], row, "7").gold
     '1,004'
     """
-    worked, mark, final = first_of(record, "answer").rpartition(GSM8K_MARK)
-    if not mark:
-        raise InputError(f'"answer" ends in {worked[-20:] + final[-20:]!r}; expected "{GSM8K_MARK}" and the number.')
-    return _mathematics(record, id, "number", final.strip())
+    id = first_of(record, *IDS, default=number)
+    levels = [record[name] for name in LEVELS if record.get(name) is not None]
+    level = levels[0] if levels else ""
+    level = ", ".join(map(str, level)) if isinstance(level, list) else str(level)
+    if benchmark.answers != "choice":
+        gold = first_of(record, "answer", "Answer")
+        if benchmark.is_worked:  # it ends in #### 18
+            worked, mark, gold = gold.rpartition(GSM8K_MARK)
+            if not mark:
+                ending = worked[-20:] + gold[-20:]
+                raise InputError(f'"answer" ends in {ending!r}; expected "{GSM8K_MARK}" and the number.')
+        prompt = Prompt.chat(MATH_PROMPT.format(first_of(record, *QUESTIONS).strip()))
+        return Problem(id, prompt, benchmark.answers, gold.strip(), level)
+    question = first_of(record, *QUESTIONS).strip()
+    options, right = listed(record) if "options" in record else shuffled(record, question, seed)
+    lines = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
+    prompt = Prompt.chat(CHOICE_PROMPT.format(question, lines))
+    return Problem(id, prompt, f"choice:options={len(options)}", LETTERS[right], level, len(options))
 
 
-def _mathematics(record: Record, id: str, answer: str, gold: str) -> Problem:
-    id = first_of(record, "unique_id", "problem_idx", "id", "ID", default=id)
-    question = first_of(record, "problem", "question", "Problem").strip()
-    level = level_of(record, "subject", "problem_type")
-    return Problem(id, Prompt.chat(MATH_PROMPT.format(question)), answer, gold.strip(), level)
+def shuffled(record: Record, question: str, seed: int) -> tuple[list[str], int]:
+    """The options of GPQA, in an order that depends on the seed and the question alone, and which of them is right.
 
-
-def shuffled(record: Record, id: str, seed: int = 0) -> Problem:
-    """GPQA: the right answer and three wrong ones, in an order that depends on the seed and the question alone.
-
-    >>> row = {"Question": "Which?", "Correct Answer": "this", "Incorrect Answer 1": "that"}
-    >>> row |= {"Incorrect Answer 2": "those", "Incorrect Answer 3": "these", "Record ID": "rec1"}
-    >>> [shuffled(row, "1", seed).gold for seed in range(6)]
-    ['C', 'A', 'B', 'B', 'C', 'D']
+    >>> row = {"Correct Answer": "this", "Incorrect Answer 1": "that"}
+    >>> row |= {"Incorrect Answer 2": "those", "Incorrect Answer 3": "these"}
+    >>> [shuffled(row, "Which?", seed)[1] for seed in range(6)]
+    [2, 0, 1, 1, 2, 3]
     """
-    question = first_of(record, "Question").strip()
     options = [first_of(record, key).strip() for key in (RIGHT, *WRONG)]
     rng = np.random.default_rng([seed, zlib.crc32(question.encode())])
     order = rng.permutation(len(options)).tolist()
-    id = first_of(record, "Record ID", default=id)
-    level = level_of(record, "High-level domain")
-    return _multiple_choice(id, question, [options[at] for at in order], order.index(0), level)
+    return [options[at] for at in order], order.index(0)
 
 
-def listed(record: Record, id: str, seed: int = 0) -> Problem:
-    """MMLU-Pro: ``options`` in their own order, ``answer_index`` (or the letter ``answer``) says which is right."""
+def listed(record: Record) -> tuple[list[str], int]:
+    """The options of MMLU-Pro; ``answer_index`` (or the letter ``answer``) says which is right."""
     options = record.get("options")
     if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
         raise InputError(f'"options" is {str(options)[:40]!r}; expected a list of texts.')
@@ -97,15 +96,7 @@ def listed(record: Record, id: str, seed: int = 0) -> Problem:
     if type(right) is not int or not 0 <= right < len(options):
         raise InputError(f"the right one is number {right!r} of {len(options)} options; expected one of them.")
     kept = [at for at, option in enumerate(options) if option != FILLER or at == right]
-    id = first_of(record, "question_id", default=id)
-    question = first_of(record, "question").strip()
-    return _multiple_choice(id, question, [options[at] for at in kept], kept.index(right), level_of(record, "category"))
-
-
-def _multiple_choice(id: str, question: str, options: Sequence[str], right: int, level: str) -> Problem:
-    listed_options = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
-    prompt = Prompt.chat(CHOICE_PROMPT.format(question, listed_options))
-    return Problem(id, prompt, f"choice:options={len(options)}", LETTERS[right], level, len(options))
+    return [options[at] for at in kept], kept.index(right)
 
 
 def first_of(record: Record, *names: str, default: str | None = None) -> str:
@@ -124,38 +115,31 @@ def first_of(record: Record, *names: str, default: str | None = None) -> str:
     return default
 
 
-def level_of(record: Record, *names: str) -> str:
-    """The kind of question, from the first of these fields that is there; a list of kinds is joined."""
-    for name in names:
-        value = record.get(name)
-        if isinstance(value, list):
-            return ", ".join(map(str, value))
-        if value is not None:
-            return str(value)
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A published set: where it is on the hub, how one of its rows is read, how long a trace may be."""
+    """A published set: where it is on the hub, how its answers are read, how long a trace may be.
+
+    Right answers that are worked out, as GSM8K has them, end in ``#### 18``.
+    """
 
     about: str
     hub: str
     split: str
-    read: Callable[[Record, str, int], Problem]
+    answers: str
     max_tokens: int
     config: str | None = None
+    is_worked: bool = False
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
-    "aime24": Benchmark("AIME 2024, 30 problems", "HuggingFaceH4/aime_2024", "train", integers, 16_384),
-    "aime25": Benchmark("AIME 2025, 30 problems", "MathArena/aime_2025", "train", integers, 16_384),
-    "hmmt": Benchmark("HMMT February 2025, 30 problems", "MathArena/hmmt_feb_2025", "train", competition, 16_384),
-    "brumo": Benchmark("BRUMO 2025, 30 problems", "MathArena/brumo_2025", "train", competition, 16_384),
-    "gpqa": Benchmark("GPQA Diamond, 198 questions", "Idavidrein/gpqa", "train", shuffled, 16_384, "gpqa_diamond"),
-    "mmlu-pro": Benchmark("MMLU-Pro, 12,032 questions", "TIGER-Lab/MMLU-Pro", "test", listed, 4_096),
-    "math500": Benchmark("MATH-500, 500 problems", "HuggingFaceH4/MATH-500", "test", competition, 4_096),
-    "gsm8k": Benchmark("GSM8K, 1,319 problems", "openai/gsm8k", "test", school, 2_048, "main"),
+    "aime24": Benchmark("AIME 2024, 30 problems", "HuggingFaceH4/aime_2024", "train", "number", 16_384),
+    "aime25": Benchmark("AIME 2025, 30 problems", "MathArena/aime_2025", "train", "number", 16_384),
+    "hmmt": Benchmark("HMMT February 2025, 30 problems", "MathArena/hmmt_feb_2025", "train", "math", 16_384),
+    "brumo": Benchmark("BRUMO 2025, 30 problems", "MathArena/brumo_2025", "train", "math", 16_384),
+    "gpqa": Benchmark("GPQA Diamond, 198 questions", "Idavidrein/gpqa", "train", "choice", 16_384, "gpqa_diamond"),
+    "mmlu-pro": Benchmark("MMLU-Pro, 12,032 questions", "TIGER-Lab/MMLU-Pro", "test", "choice", 4_096),
+    "math500": Benchmark("MATH-500, 500 problems", "HuggingFaceH4/MATH-500", "test", "math", 4_096),
+    "gsm8k": Benchmark("GSM8K, 1,319 problems", "openai/gsm8k", "test", "number", 2_048, "main", is_worked=True),
 }
 
 
@@ -237,7 +221,7 @@ def _problems(name: str, benchmark: Benchmark, rows: Iterable[tuple[str, Record]
     problems: dict[str, Problem] = {}
     for number, (place, row) in enumerate(rows, 1):
         try:
-            problem = benchmark.read(row, str(number), seed)
+            problem = problem_of(benchmark, row, str(number), seed)
             id = f"{name}-{problem.id}"
             if id in problems:
                 raise InputError(f'two questions have the id "{problem.id}"; name one file of this set.')
