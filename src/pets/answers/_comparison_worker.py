@@ -55,21 +55,18 @@ def main() -> None:
         return
     gc.freeze()  # so that children share it
     _write("ready", 0.0)
-    while _child_ran_out_of_time():
-        _write(None, None)
-
-
-def _child_ran_out_of_time() -> bool:
-    """Let a child answer until it ends, and say whether that was for want of time."""
     worker = os.getpid()
-    child = os.fork()
-    if child == 0:
-        _die_with_parent(worker)
-        _serve()
-        sys.stdout.flush()
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) in OUT_OF_TIME
+    while True:  # a child answers until it ends; another one follows it where that was for want of time
+        child = os.fork()
+        if child == 0:
+            _die_with_parent(worker)
+            _serve()
+            sys.stdout.flush()
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status) or os.WTERMSIG(status) not in OUT_OF_TIME:
+            return
+        _write(None, None)
 
 
 def _serve() -> None:

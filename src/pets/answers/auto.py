@@ -19,6 +19,7 @@ from pets.answers.final import places, visible_text
 from pets.answers.json import Json
 from pets.answers.math import Math
 from pets.answers.number import Number
+from pets.answers.phrases import words
 from pets.answers.text import DATE_OR_TIME, Text
 from pets.answers.yesno import YesNo
 from pets.patterns import BLANK, END, Pattern
@@ -32,15 +33,9 @@ MAX_TEXTS = 8  # that a choice is made by
 MAX_QUESTION_CHARS = 20_000
 OPTION_LINES = Pattern(rf"(?m)^{BLANK}*[(\[]?([A-Z])[).:\]]{BLANK}+\S")
 OPTIONS_IN_LINE = Pattern(rf"\(([A-Z])\){BLANK}*\S", needs="(")
-COUNTING = "how (?:many|much|long|far|old|tall|fast|big|large|high|deep|heavy|often|hot|cold|wide)"
-NUMBERS = "numbers?|year|percentage|percent|fraction|digits?|value|amount|page|chapter|century|integers?"
-ASKING = f"who|whose|whom|what|which (?:{NUMBERS})|which|where|when|why|{COUNTING}|how|name|list"
-OPEN_QUESTION = Pattern(rf"(?im)(?:^|[.!?:,]\s|(?:in|at|on|of|by|for|with|from|to) )({ASKING}){END}")
+OPEN_QUESTION = Pattern(rf"(?im)(?:^|[.!?:,]\s|(?:in|at|on|of|by|for|with|from|to) )({words('asking')}){END}")
 NAMING = frozenset({"who", "whose", "whom", "where", "when", "why"})  # what asks for no number
-OF_NUMBER = Pattern(
-    r"(?i)\A(?:(?:an?|the) )?(?:\w+ )?(?:rate|total|sum|amount|price|cost|value|length|height|width|distance|area"
-    r"|volume|weight|mass|speed|number|population|share|percentage|average|mean|temperature|duration) of ›[$€£\d]"
-)
+OF_NUMBER = Pattern(rf"(?i)\A(?:(?:an?|the) )?(?:\w+ )?(?:{words('magnitude_nouns')}) of ›[$€£\d]")
 TITLE = Pattern(r" [A-Z][a-z]")
 FONT = Pattern(r"\\(?:text|textbf|textit|mathrm|mathbf)\s*\{([^{}\\]*)\}", needs="\\")
 FORMULA = Pattern(r"\\[a-zA-Z]{2,}|[a-zA-Z0-9)}]\s*\^|\$(?:[^$\d\s]|\d+[a-zA-Z(+*/=-])[^$\n]{0,200}\$")
@@ -105,9 +100,9 @@ def kinds_words(kinds: Mapping[str, int]) -> str:
     if not kinds:
         return ""
     (first, number), *others = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
-    words = [f"{number:,} question{'s' * (number != 1)} as {first}", *(f"{many:,} as {name}" for name, many in others)]
+    parts = [f"{number:,} question{'s' * (number != 1)} as {first}", *(f"{many:,} as {name}" for name, many in others)]
     without = missing("math-verify, which compares formulas,", "math") if "math" in kinds and not _compares() else ""
-    return f"auto read {', '.join(words)}. {without}".rstrip()
+    return f"auto read {', '.join(parts)}. {without}".rstrip()
 
 
 @cache
@@ -145,12 +140,12 @@ def _is_number(text: str, *, counted: bool, named: bool) -> bool:
     What is ``counted`` by the question may have names: "There are two: Phobos and Deimos." A question for something
     that is ``named`` has a number only as its whole answer.
     """
-    number, words = Number().read(text), Text().read(text)
-    if number is None or words is None or counted:
-        return number is not None and not (words is None and named)
-    if DATE_OR_TIME.fullmatch(words.form):
+    number, short = Number().read(text), Text().read(text)
+    if number is None or short is None or counted:
+        return number is not None and not (short is None and named)
+    if DATE_OR_TIME.fullmatch(short.form):
         return False
-    spelling = quantity.with_points(words.spelling) if quantity.writes_decimal_commas(text) else words.spelling
+    spelling = quantity.with_points(short.spelling) if quantity.writes_decimal_commas(text) else short.spelling
     spelling = OF_NUMBER.sub("", spelling)
     begins = spelling.startswith(number.spelling)
     if begins and TITLE.match(spelling, len(number.spelling)):  # "12 Angry Men"

@@ -56,10 +56,7 @@ ENDING = Pattern(
     rf"{START}(?:(can['’]?t|cannot|not|couldn['’]t|must not|never|might|may|could|or)\s+(?:also\s+)?)?"
     r"(?:is|be|it['’]s|that['’]s)\s+[(\[]?([A-Z])[)\]]?[.!]?\s*\z"
 )
-DOUBT = Pattern(
-    rf"(?i){START}(?:could|might|maybe|perhaps|not|isn['’]t|aren['’]t|can['’]t|cannot|never|neither|incorrect|wrong|eliminate"
-    rf"|rule[sd]? out|exclude|except){END}"
-)
+DOUBT = Pattern(rf"(?i){START}(?:{words('choice_doubts')}){END}")
 SENTENCE = Pattern(r"[.!?]‹\s+")
 LISTED = Pattern(r"(?m)^[ \t>*_-]{0,20}(?:[Oo]ption\s|[Cc]hoice\s)?[(\[]?([A-Z])[)\].:]\s")
 BARE = Pattern(r"[(\[]?\s*([A-Za-z])\s*[)\]]?[.!]?")

@@ -71,14 +71,10 @@ HEADING = Pattern(
     r"[*_:：# \t]{0,20}$|^[ \t]{0,20}####›(?:[^#]|\z)"
 )
 CORRECTION = Pattern(rf"(?:{_blanks(words('corrections'))}){END}")
-SOFT_CORRECTIONS = frozenset({"actually", "sorry", "stop", "pardon", "moment", "or rather"})
+SOFT_CORRECTIONS = frozenset(words("soft_corrections").split("|"))
 TAKEN_BACK = frozenset(".!?,;:—–-(*\n。…")
-BEFORE_A_VERB = "to can cannot can't could will would i'll we'll let's please not you we i don't must"
-VERB_BEFORE = frozenset(BEFORE_A_VERB.split())
-PRONOUNS = Pattern(
-    r"(?:this|that|which|it|these|those|what|who|one|he|she|they|there|both|all|none|answer|statement|claim"
-    r"|assertion|calculation|reasoning|logic|das|это)\n?\z"
-)
+VERB_BEFORE = frozenset(words("before_a_verb").split("|"))
+PRONOUNS = Pattern(rf"(?:{words('pronouns')})\n?\z")
 NEGATION = Pattern(rf"(?:not|n['’]t|never|neither|nicht|kein|no|ne|pas|non|não|не|niet|不){END}")
 FINITE = Pattern(rf"{START}(?:is|are|was|were|ist|est|es){END}")
 CONJUNCTION = Pattern(rf",\s|{START}(?:and|but|so|while|whereas|because|hence|then){END}")
@@ -144,7 +140,14 @@ def places(text: str) -> Iterator[tuple[Place, str]]:
     mark = _last_mark(visible)
     start = max(_corrections(_fold(visible), soft=False), default=0)  # what stands before it is taken back
     if mark is None or start > mark[2]:
-        yield from _prose(visible, start)
+        if start:
+            start = _skip_lead(visible, start)
+            denial = DENIAL.match(_fold(visible[start : start + MAX_FIRST_CHARS]))
+            start += denial.end() if denial else 0
+        yield from _statements(visible[start:])
+        if start and (rest := _rest(visible, start)):
+            yield "cue", rest
+        yield from _lines(visible[start:])
         return
     kind, content, end = mark
     if kind == "marked":
@@ -326,18 +329,6 @@ def _corrections(folded: str, *, soft: bool) -> list[int]:
         if takes_back and (soft or match[0] not in SOFT_CORRECTIONS):
             ends.append(match.end())
     return ends
-
-
-def _prose(text: str, end: int) -> Iterator[tuple[Place, str]]:
-    """The places of a text without marks; of what follows ``end`` where something is taken back."""
-    if end:
-        end = _skip_lead(text, end)
-        denial = DENIAL.match(_fold(text[end : end + MAX_FIRST_CHARS]))
-        end += denial.end() if denial else 0
-    yield from _statements(text[end:])
-    if end and (rest := _rest(text, end)):
-        yield "cue", rest
-    yield from _lines(text[end:])
 
 
 def _statements(text: str) -> Iterator[tuple[Place, str]]:

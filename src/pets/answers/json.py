@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from pets.answers.base import AnswerType, Reading
 from pets.answers.final import visible_text
@@ -129,12 +129,8 @@ Paths = dict[str, Any]
 """Fields to leave out: a name leads to further names, or to nothing where the field itself goes."""
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
-
-
 def _number(text: str) -> _Number:
-    """Sign, digits without zeros at either end, exponent: exact, whatever the size; of a number as JSON has it.
+    """Sign, digits without zeros at either end, exponent: exact, whatever the size; ``ValueError`` of NaN and the like.
 
     >>> [_number(text) for text in ("1.0", "-0.0", "1e2", "0.050", "1e21", "1.5e-30")]
     ['1', '0', '100', '0.05', '1e21', '15e-31']
@@ -144,7 +140,7 @@ def _number(text: str) -> _Number:
     negative, figures, exponent = Decimal(text).as_tuple()
     sign, digits = "-" * negative, "".join(map(str, figures)).lstrip("0")
     bare = digits.rstrip("0")
-    exponent = int(exponent) + len(digits) - len(bare)
+    exponent = int(exponent) + len(digits) - len(bare)  # NaN and the infinities have a letter
     if not bare:
         return _Number("0")
     if 0 <= exponent <= MAX_ZEROS:
@@ -155,7 +151,7 @@ def _number(text: str) -> _Number:
     return _Number(f"{sign}{bare}e{exponent}")
 
 
-DECODER = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_refuse, strict=False)
+DECODER = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_number, strict=False)
 
 
 def _parse(text: str) -> Any:

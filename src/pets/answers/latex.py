@@ -152,7 +152,8 @@ def _unname(text: str) -> str:
         return values  # x=2,3: one name for all of a list
     if any(len(item) < 2 or not all(item) for item in items) or len({item[0] for item in items}) > 1:
         return text
-    computed = all(_computed(item[-2]) or item[-2].startswith(OPERATORS) for item in items)
+    sums = [item[-2] for item in items if not item[-2].startswith(OPERATORS)]  # arithmetic: "=" announces the result
+    computed = not any(LETTERS.search(COMMAND.sub("", above)) or ORDER.search(above) for above in sums)
     are_names = NAMES.fullmatch(name) and sorted(name[1::2]) == list(name[1::2])
     return values if is_name or are_names or computed else text
 
@@ -187,11 +188,6 @@ def _as_interval(text: str) -> str:
 
 
 OPERATORS = (r"\int", r"\sum", r"\prod", r"\lim", r"\max", r"\min", r"\gcd", r"\det", r"\frac{d}{d")
-
-
-def _computed(text: str) -> bool:
-    """Whether it is arithmetic alone, so that ``=`` after it announces the result."""
-    return not LETTERS.search(COMMAND.sub("", text)) and not ORDER.search(text)
 
 
 def _split_list(text: str) -> list[str]:

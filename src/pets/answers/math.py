@@ -18,6 +18,7 @@ from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Reading
 from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seconds
 from pets.answers.final import Place, places, strip_openers
 from pets.answers.latex import COMMAND, NAME, comparable, normalize, word
+from pets.answers.phrases import words
 from pets.answers.quantity import AmbiguousError
 from pets.errors import InputError
 from pets.patterns import END, START, Pattern
@@ -31,15 +32,11 @@ EXACT = Pattern(r"-?[0-9]+(?:[/.][0-9]+)?(?: \S+(?: [0-9/.]+ \S+)*)?")
 NAMED = Pattern(rf"[\s$]*({NAME.pattern})\s*=([^=]*)")
 LINE = Pattern(r"y=(.*x.*)")
 JOINED = Pattern(r"(?i)[\s$]*(?:or|and|,|;|\\text\{\s*(?:or|and)\s*\})[\s$]*")
-SIGNS_IN_WORDS = "sqrt arcsin arccos arctan sin cos tan cot sec csc log exp infinity and gcd lcm max min"
-FUNCTION_NAMES = frozenset(SIGNS_IN_WORDS.split())
+FUNCTION_NAMES = frozenset(words("functions").split("|"))
 WORD = Pattern(r"(\\?)([a-zA-Z]+)")
 LAST_SIGN = "\u2e7f"  # beyond, there is writing without letters
 UNITS = Pattern(rf"(?i)\s(?:{quantity.UNIT_WORD}|radians?)›\n?\z")
-VERBAL = Pattern(
-    rf"(?i){START}(?:all real numbers|no (?:real )?solutions?|does not exist|infinitely many(?: solutions)?|undefined"
-    rf"|diverges|infinity){END}"
-)
+VERBAL = Pattern(rf"(?i){START}(?:{words('verbal_results')}){END}")
 EXPRESSION = Pattern(r"[^.!?]*(?:[=+*/^<>\\\d|()-])[^.!?]*(?:\.\d[^.!?]*)*")
 BRACKETED = Pattern(r"\([^()]*\)", needs="(")
 SAID = Pattern(
@@ -136,9 +133,9 @@ class Math(AnswerType):
             return quantity.same(quantity.parse(first), quantity.parse(second))
         if (key := word(first)) is not None or word(second) is not None:
             return key == word(second)
-        if not (comparable(first) and comparable(second)) or _cases_clash(first, second):
-            return False
-        return None
+        letters = set(COMMAND.sub("", first + second))
+        clash = any(letter.isupper() and letter.lower() in letters for letter in letters)  # the parser reads R as r
+        return None if comparable(first) and comparable(second) and not clash else False
 
     def processor_time(self) -> float:
         """This thread's, and the worker's on its behalf."""
@@ -221,11 +218,5 @@ def _is_expression(text: str) -> bool:
     """Whether it is written in signs: no word of three letters that is neither a command nor a function."""
     if EXPRESSION.fullmatch(text) is None or max(text) > LAST_SIGN:
         return False
-    words = (word for backslash, word in WORD.findall(text) if not backslash)
-    return not any(len(word) >= 3 and word not in FUNCTION_NAMES for word in words)
-
-
-def _cases_clash(first: str, second: str) -> bool:
-    """Whether ``R`` meets ``r``: the parser does not tell them apart."""
-    letters = set(COMMAND.sub("", first + second))
-    return any(letter.isupper() and letter.lower() in letters for letter in letters)
+    names = (name for backslash, name in WORD.findall(text) if not backslash)
+    return not any(len(name) >= 3 and name not in FUNCTION_NAMES for name in names)

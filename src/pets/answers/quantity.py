@@ -443,10 +443,7 @@ def _refuse_alternative(text: str, quantity: Quantity) -> None:
         raise AmbiguousError
 
 
-APPROXIMATE_END = Pattern(
-    r"(?i)(?:\s*(?:approximately|approx\.?|about|around|roughly|nearly|almost|exactly|only|just|also|now|still"
-    r"|therefore|thus|[~≈]|\\approx))+[\s*_]*\z"
-)
+APPROXIMATE_END = Pattern(rf"(?i)(?:\s*(?:{words('approximating')}|[~≈]|\\approx))+[\s*_]*\z")
 
 # Decimal commas
 

@@ -19,10 +19,7 @@ LEAD = rf"(?:(?:{LEAD_WORD})[\s:,=]+){{0,8}}"
 REASON = r"because|since|as|due|for|it|its|it's|the|this|that|these|those|there|they|he|she|we|you|i|indeed|definitely"
 ANSWER = Pattern(rf"(?i){LEAD}({WORD})(?:\s*(?:\z|[^\w\s'’/-])|\s*[-–—]+\s|\s+(?:{REASON}){END})")
 BOTH = Pattern(rf"(?i)(?:{WORD})\W{{0,3}}\s*(?:and|or|/|und|oder|y|o|et|ou)\s*\W{{0,3}}(?:{WORD}){END}")
-UNSURE = Pattern(
-    rf"(?i){START}(?:not sure|unsure|uncertain|unclear|maybe|perhaps|it depends|unknown|undetermined|undecided|no idea"
-    rf"|can(?:not|'t) (?:be determined|say|tell|know)){END}"
-)
+UNSURE = Pattern(rf"(?i){START}(?:{words('undecided')}){END}")
 VERDICT = Pattern(
     rf"(?i)(?:{START}(?:is|are|was|were|be)|(?:that|it)['’]s)\s+(not\s+)?(true|false|correct|incorrect|untrue)\s*[.!]*\s*\z"
 )

@@ -180,7 +180,12 @@ def _grouped(rows: Iterable[FileRow], traces_of: Callable[[Record], list[Trace]]
             continue
         places.setdefault(id, row.place)
         groups.setdefault(id, []).extend(traces)
-    answer_is_gold = _answer_is_gold(groups.values())
+    # "answer" beside a text is the data set's where there is no other gold, and where it never varies in a question.
+    all_traces = [trace for traces in groups.values() for trace in traces]
+    varies = any(len({str(trace.get("answers")) for trace in traces}) > 1 for traces in groups.values())
+    answer_is_gold = not varies and all(
+        t.get("gold") is None and t.get("texts") is not None and t.get("answers") is not None for t in all_traces
+    )
     yield from (FileRow(places[id], _question(traces, answer_is_gold)) for id, traces in groups.items())
 
 
@@ -199,16 +204,6 @@ def _question(traces: list[Trace], answer_is_gold: bool) -> Record:
     if None in columns["tokens"]:
         lists.pop("tokens", None)
     return record | lists
-
-
-def _answer_is_gold(groups: Iterable[list[Trace]]) -> bool:
-    """Whether "answer" beside a text is the data set's: there is no other gold, and it never varies in a question."""
-    answers = []
-    for traces in groups:
-        if any(t.get("gold") is not None or t.get("texts") is None or t.get("answers") is None for t in traces):
-            return False
-        answers.append({str(trace["answers"]) for trace in traces})
-    return bool(answers) and all(len(different) == 1 for different in answers)
 
 
 def inspect_rows(samples: Iterable[FileRow]) -> Iterator[FileRow]:

@@ -5,22 +5,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pets.arguments import checked
 from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
 from pets.patterns import Pattern
-from pets.pools.formats import (
-    content_text,
-    inspect_rows,
-    joined_seeds,
-    pool_records,
-    renamed,
-    seed_files,
-    zipped_samples,
-)
+from pets.pools import formats
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion
 from pets.tabular.reading import (
     REPAIR,
@@ -55,16 +47,6 @@ VALUES = Pattern(r'\d+| is ‹(?:".*?"|[^ ;,.]+)')
 """What differs between two problems of one kind: numbers, and the value that was found."""
 
 
-class RowProblem(NamedTuple):
-    """What is wrong with a row of a pool, and where it stands."""
-
-    place: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
-
-
 @checked
 def read_pool(
     path: str | os.PathLike[str],
@@ -83,7 +65,7 @@ def read_pool(
     """
     path = Path(path)
     questions, problems = _load(path, confidence, max_unpacked_bytes, fields)
-    messages = tuple(f"{pool_name(path)} {problem}" for problem in problems)
+    messages = tuple(f"{pool_name(path)} {place}: {problem}" for place, problem in problems)
     if messages and not (skip_bad and questions):
         nothing_left = f" No other line is good either ({len(messages)} are bad)." if skip_bad else ""
         raise PoolError(messages[0] + nothing_left)
@@ -105,9 +87,9 @@ def from_frame(
         if not isinstance(record, Mapping):
             raise PoolError(f"row {number} is {type(record).__name__}; a table has rows of named values. Pass a frame.")
         rows.append(FileRow(f"row {number}", plain_record(record)))
-    questions, problems = _gathered(pool_records(rows, fields), confidence)
+    questions, problems = _gathered(formats.pool_records(rows, fields), confidence)
     if problems:
-        raise PoolError(f'pool "{name}" {problems[0]}')
+        raise PoolError(f'pool "{name}" {": ".join(problems[0])}')
     if not questions:
         raise PoolError(f'pool "{name}": the table holds no question; a pool has at least one.')
     return Pool(name, tuple(questions))
@@ -127,8 +109,8 @@ def pool_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     name of a pool that comes with PETS stands for it, where no file has that name.
     """
     files: list[Path] = []
-    for path in joined_seeds(paths):
-        if not path.is_dir() or seed_files(path):
+    for path in formats.joined_seeds(paths):
+        if not path.is_dir() or formats.seed_files(path):
             files.append(path if path.exists() else SHIPPED.get(str(path), path))
             continue
         pools = sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES))
@@ -180,16 +162,14 @@ def check_pool(path: str | os.PathLike[str], *, fields: Mapping[str, str] | None
         problems = _load(Path(path), "tail", fields=fields)[1]
     except PoolError as error:
         return [str(error)]
-    alike: dict[str, list[RowProblem]] = {}
+    alike: dict[str, list[tuple[str, str]]] = {}
     for problem in problems:
-        alike.setdefault(VALUES.sub("", problem.message), []).append(problem)
+        alike.setdefault(VALUES.sub("", problem[1]), []).append(problem)
     messages = []
-    for first, *others in alike.values():
-        places = ", ".join(
-            [problem.place for problem in others[:PLACES_SHOWN]] + ["..."] * (len(others) > PLACES_SHOWN)
-        )
+    for (first, message), *others in alike.values():
+        places = ", ".join([place for place, _ in others[:PLACES_SHOWN]] + ["..."] * (len(others) > PLACES_SHOWN))
         more = f" And {len(others):,} more like it: {places}." if others else ""
-        messages.append(f"{pool_name(Path(path))} {first}{more}")
+        messages.append(f"{pool_name(Path(path))} {first}: {message}{more}")
     return messages
 
 
@@ -214,7 +194,7 @@ def suffix_of(path: Path) -> str:
 
 def _load(
     path: Path, metric: Metric, max_unpacked_bytes: int | None = None, fields: Mapping[str, str] | None = None
-) -> tuple[list[PooledQuestion], list[RowProblem]]:
+) -> tuple[list[PooledQuestion], list[tuple[str, str]]]:
     """The good questions of a file, and what is wrong with the others."""
     if metric not in KINDS:
         raise InputError(f"confidence is one of {', '.join(KINDS)}; got {metric!r}.")
@@ -224,9 +204,9 @@ def _load(
     return questions, problems
 
 
-def _gathered(rows: Iterable[FileRow], metric: Metric) -> tuple[list[PooledQuestion], list[RowProblem]]:
+def _gathered(rows: Iterable[FileRow], metric: Metric) -> tuple[list[PooledQuestion], list[tuple[str, str]]]:
     questions: dict[str, PooledQuestion] = {}
-    problems: list[RowProblem] = []
+    problems: list[tuple[str, str]] = []
     places: dict[str, str] = {}
     for number, (place, record, problem) in enumerate(rows, 1):
         try:
@@ -237,7 +217,7 @@ def _gathered(rows: Iterable[FileRow], metric: Metric) -> tuple[list[PooledQuest
             repeated = f'"id" is {as_json(question.id)}, as on {places[question.id]}; ids are unique'
             problem = f"{repeated}. Rename one or drop the line."
         if problem or question is None:
-            problems.append(RowProblem(place, problem))
+            problems.append((place, problem))
             continue
         places[question.id], questions[question.id] = place, question
     return list(questions.values()), problems
@@ -246,21 +226,21 @@ def _gathered(rows: Iterable[FileRow], metric: Metric) -> tuple[list[PooledQuest
 def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] | None) -> Iterator[FileRow]:
     """The questions of a pool file, whatever its format."""
     if not path.is_dir() and suffix_of(path) == ".eval":
-        return inspect_rows(zipped_samples(path, max_unpacked_bytes))
+        return formats.inspect_rows(formats.zipped_samples(path, max_unpacked_bytes))
     read = partial(read_rows, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes)
-    if seeds := seed_files(path):
+    if seeds := formats.seed_files(path):
         together = (row._replace(place=f"{file.name} {row.place}") for file in seeds for row in read(file))
-        return pool_records(together, fields)
+        return formats.pool_records(together, fields)
     if path.suffix.lower() != ".json":
-        return pool_records(read(path), fields)
+        return formats.pool_records(read(path), fields)
     entries = list(read(path))
     content = entries[0].value if len(entries) == 1 and isinstance(entries[0].value, dict) else {}
     if "eval" in content and isinstance(content.get("samples"), list):
-        return inspect_rows(FileRow(f"sample {n}", sample) for n, sample in enumerate(content["samples"], 1))
+        return formats.inspect_rows(FileRow(f"sample {n}", sample) for n, sample in enumerate(content["samples"], 1))
     if content and all(isinstance(value, dict) for value in content.values()):
         by_id = enumerate(content.items(), 1)
         entries = [FileRow(f"entry {n}", {"id": id, **value}) for n, (id, value) in by_id]
-    return pool_records(entries, fields)
+    return formats.pool_records(entries, fields)
 
 
 def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
@@ -268,7 +248,7 @@ def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
         raise PoolError(f"found {as_json(record)}; a question is an object with id, gold and answers. {REPAIR}")
     if "gold" not in record and ("answer" in record or "correct_answer" in record):
         record = _from_paper(record, metric)
-    record = renamed(record)
+    record = formats.renamed(record)
     texts, answers = _texts(record, "texts"), _texts(record, "answers")
     if answers is None and texts is None:
         raise PoolError(NO_ANSWERS)
@@ -301,7 +281,7 @@ def _texts(record: Mapping[str, Any], key: str) -> tuple[str | None, ...] | None
     values = _list(record, key)
     if values is None:
         return None
-    texts = (content_text(v["content"]) if isinstance(v, dict) and "content" in v else v for v in values)
+    texts = (formats.content_text(v["content"]) if isinstance(v, dict) and "content" in v else v for v in values)
     return tuple(_text(text, f"{key}[{at}]") for at, text in enumerate(texts))
 
 

@@ -22,7 +22,10 @@ def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
     if suffix not in SUFFIXES:
         raise PoolError(f"{pool_name(path)}: pools are written as {', '.join(SUFFIXES)}. Rename it.")
     try:
-        content = _parquet_bytes(pool) if suffix == ".parquet" else _json_bytes(pool, suffix)
+        lines = [] if suffix == ".parquet" else [line_of(question) for question in pool.questions]
+        text = "[\n" + ",\n".join(lines) + "\n]\n" if suffix == ".json" else "".join(f"{line}\n" for line in lines)
+        content = _parquet_bytes(pool) if suffix == ".parquet" else text.encode()
+        content = gzip.compress(content, mtime=0) if suffix == ".jsonl.gz" else content
     except UnicodeEncodeError as error:  # half a surrogate pair, which JSON can escape
         raise PoolError(f"{pool_name(path)}: Parquet cannot hold this pool ({error}). Write .jsonl instead.") from None
     with atomic_write(path, PoolError) as file:
@@ -32,12 +35,6 @@ def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
 def line_of(question: PooledQuestion) -> str:
     """A question as one line of JSON."""
     return json.dumps(_record(question), separators=(",", ":"))
-
-
-def _json_bytes(pool: Pool, suffix: str) -> bytes:
-    lines = [line_of(question) for question in pool.questions]
-    text = "[\n" + ",\n".join(lines) + "\n]\n" if suffix == ".json" else "".join(f"{line}\n" for line in lines)
-    return gzip.compress(text.encode(), mtime=0) if suffix == ".jsonl.gz" else text.encode()
 
 
 def _parquet_bytes(pool: Pool) -> bytes:

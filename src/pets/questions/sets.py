@@ -7,7 +7,7 @@ import importlib
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -214,10 +214,6 @@ def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> Que
         rows = hub_rows(benchmark.hub, benchmark.config, benchmark.split, copy_hint)
     else:
         rows = local_rows(source, benchmark.config, benchmark.split)
-    return QuestionSet(name, _problems(name, benchmark, rows, seed), Sampling(max_tokens=benchmark.max_tokens))
-
-
-def _problems(name: str, benchmark: Benchmark, rows: Iterable[tuple[str, Record]], seed: int) -> tuple[Problem, ...]:
     problems: dict[str, Problem] = {}
     for number, (place, row) in enumerate(rows, 1):
         try:
@@ -230,7 +226,7 @@ def _problems(name: str, benchmark: Benchmark, rows: Iterable[tuple[str, Record]
         problems[id] = replace(problem, id=id)
     if not problems:
         raise InputError(f"{name}: there is no question in it.")
-    return tuple(problems.values())
+    return QuestionSet(name, tuple(problems.values()), Sampling(max_tokens=benchmark.max_tokens))
 
 
 HUB_PREFIX = "hf:"
