@@ -84,25 +84,21 @@ def _mixed(own: Sequence[PooledQuestion], mixture: ModelMixture, index: int) -> 
     kinds = set.intersection(*(set(question.confidences) for question in own))
     return replace(
         first,
-        answers=_by_turns([question.answers for question in own], turns),
+        answers=_by_turns([question.answers for question in own], turns) or (),
         gold=next(iter(golds), None),
-        tokens=_if_all([question.tokens for question in own], turns),
-        confidence=_if_all([question.confidence for question in own], turns),
-        confidences={kind: _by_turns([question.confidences[kind] for question in own], turns) for kind in kinds},
-        texts=_if_all([question.texts for question in own], turns),
-        cut=_if_all([question.cut for question in own], turns),
+        tokens=_by_turns([question.tokens for question in own], turns),
+        confidence=_by_turns([question.confidence for question in own], turns),
+        confidences={kind: _by_turns([q.confidences[kind] for q in own], turns) or () for kind in kinds},
+        texts=_by_turns([question.texts for question in own], turns),
+        cut=_by_turns([question.cut for question in own], turns),
         models=tuple(turns),
     )
 
 
-def _by_turns(columns: Sequence[Sequence[Value]], turns: Sequence[int]) -> tuple[Value, ...]:
-    rest = [iter(column) for column in columns]
-    return tuple(next(rest[model]) for model in turns)
-
-
-def _if_all(columns: Sequence[Sequence[Value] | None], turns: Sequence[int]) -> tuple[Value, ...] | None:
-    known = [column for column in columns if column is not None]
-    return _by_turns(known, turns) if len(known) == len(columns) else None
+def _by_turns(columns: Sequence[Sequence[Value] | None], turns: Sequence[int]) -> tuple[Value, ...] | None:
+    """The values of the traces in the order of the turns; ``None`` where a model has none recorded."""
+    rest = [iter(column) for column in columns if column is not None]
+    return tuple(next(rest[model]) for model in turns) if len(rest) == len(columns) else None
 
 
 def _listed(values: set[str | None] | set[str]) -> str:
