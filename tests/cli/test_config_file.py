@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from pets.cli._config_file import HARMLESS, SHARED, ConfigFile
 from pets.cli._groups import option, verb, verb_group
-from pets.cli.main import VERBS, cli
+from pets.cli.main import VERBS, cli, find_config
 from pets.cli.options import LocalModelOptions, ModelOptions
 from pets.errors import InputError
 
@@ -63,7 +63,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(*words, **environment):
-    file = ConfigFile.find(["ask", "several"])
+    file = find_config(["ask", "several"])
     return CliRunner().invoke(group, words, env=environment, obj=replace(file, trusted=True))
 
 
@@ -102,7 +102,7 @@ def test_an_option_above_all_tables_is_every_verbs_that_has_it(folder):
 
 def test_a_folder_that_is_gone_holds_no_file(folder):
     shutil.rmtree(folder / "below")
-    assert ConfigFile.find(VERBS) is None
+    assert find_config(VERBS) is None
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_another_users_file_is_refused_unless_it_is_named(folder, monkeypatch):
     else:
         monkeypatch.setattr("os.getuid", lambda: 12345)
     with pytest.raises(InputError, match="belongs to another user"):
-        ConfigFile.find(VERBS)
+        find_config(VERBS)
     assert ConfigFile.read(path, VERBS).content == {}
 
 
@@ -195,7 +195,7 @@ def test_a_file_that_was_found_sets_what_is_harmless_and_is_refused_for_the_rest
     for each in options:
         name = each.opts[-1].lstrip("-")
         (folder / "pets.toml").write_text(f'[{".".join(words)}]\n{name} = "x"\n')
-        file = ConfigFile.find(VERBS)
+        file = find_config(VERBS)
         if name in HARMLESS:
             file.check_trusted()
             kind = each.type
@@ -248,7 +248,7 @@ def test_what_is_kept_of_trust_and_is_damaged_trusts_nothing(folder):
     (folder / "user").mkdir()
     for text in ("[]", "{", '{"a": 1}'):
         (folder / "user" / "trusted.json").write_text(text)
-        assert not ConfigFile.find(VERBS).trusted
+        assert not find_config(VERBS).trusted
 
 
 def test_nothing_to_trust_is_said(folder):

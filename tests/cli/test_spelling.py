@@ -3,8 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from pets.cli._spelling import COMMANDS, OPTIONS
-from pets.cli.main import VERBS, cli
+from pets.cli.main import COMMANDS, OPTIONS, VERBS, cli
 
 from ..command import pets
 

@@ -19,8 +19,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ import click
 from pets.errors import InputError
 from pets.tabular import atomic_write
 
-FILE_NAME = "pets.toml"
+FILE_NAME, TRUSTED = "pets.toml", "trusted.json"
 # fmt: off
 SHARED = frozenset({
     "answer", "concurrency", "confidence", "confidence-window", "endpoint", "extra-body", "header", "instruct",
@@ -61,21 +60,6 @@ class ConfigFile:
     content: Mapping[str, Any]
     digest: str
     trusted: bool = True
-
-    @classmethod
-    def find(cls, verbs: Iterable[str]) -> "ConfigFile | None":
-        """The file in the current folder or the nearest one above it; another user's is refused."""
-        with suppress(OSError):  # the folder is gone, or one above it is closed to us
-            folder = Path.cwd()
-            paths = (place / FILE_NAME for place in (folder, *folder.parents))
-            path = next(filter(Path.is_file, paths), None)
-            if path is None:
-                return None
-            if not hasattr(os, "getuid") or path.stat().st_uid in (0, os.getuid()):
-                file = cls.read(path, verbs)
-                return replace(file, trusted=_trusted_files().get(str(path)) == file.digest)
-            raise InputError(f'"{path}" belongs to another user. To use it all the same: --config "{path}".')
-        return None
 
     @classmethod
     def read(cls, path: Path, verbs: Iterable[str]) -> "ConfigFile":
@@ -112,8 +96,8 @@ class ConfigFile:
 
     def trust(self) -> Path:
         """Have the file count, as it is now, wherever it is found; says where that is kept."""
-        path = _trust_path()
-        files = _trusted_files() | {str(self.path.absolute()): self.digest}
+        path = Path(click.get_app_dir("pets"), TRUSTED)
+        files = trusted_files() | {str(self.path.absolute()): self.digest}
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -138,7 +122,11 @@ class ConfigFile:
                 self._check(key, commands, f"[{name}.{key}] is no command")
         asks = "endpoint" in options
         shared = {key: value for key, value in self.content.items() if asks and key in SHARED and key in options}
-        return {str(options[key].name): _value(options[key], value) for key, value in {**shared, **own}.items()}
+        values: dict[str, Any] = {}
+        for key, value in {**shared, **own}.items():
+            alone = options[key].multiple and not isinstance(value, list)  # of an option that takes several
+            values[str(options[key].name)] = [value] if alone else value
+        return values
 
     def _check(self, key: str, known: Iterable[str], mistake: str, remedy: str = "") -> None:
         names = list(known)
@@ -156,19 +144,10 @@ def _settings(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, 
             yield f"{above}{key}", value
 
 
-def _trust_path() -> Path:
-    return Path(click.get_app_dir("pets")) / "trusted.json"
-
-
-def _trusted_files() -> dict[str, str]:
+def trusted_files() -> dict[str, str]:
     """The digests of files that the user trusts, by their paths; none where that cannot be read."""
     try:
-        files = json.loads(_trust_path().read_text("utf-8"))
+        files = json.loads(Path(click.get_app_dir("pets"), TRUSTED).read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return files if isinstance(files, dict) else {}
-
-
-def _value(option: click.Option, value: Any) -> Any:
-    """As click takes it: several values for an option that takes several."""
-    return [value] if option.multiple and not isinstance(value, list) else value

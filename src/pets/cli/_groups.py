@@ -21,7 +21,7 @@ import functools
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -32,8 +32,8 @@ from click.core import ParameterSource
 
 from pets.arguments import Interval
 from pets.cli._config_file import ConfigFile
-from pets.cli._spelling import SuggestingGroup, former_option
 from pets.cli._terminal import Messages, echo, message_options, say, terminal_text
+from pets.cli.main import OPTIONS, SuggestingGroup
 from pets.engine.spec import SECTION_OF, SECTIONS, default_of, is_honoured
 from pets.errors import InputError
 
@@ -96,9 +96,8 @@ class SpecOptions:
 
     def refuse(self, verb: str, reason: str) -> None:
         """Refuse what the user typed that this way of calling, a verb to a spec, does not honour."""
-        names = {name for name in self.said if not is_honoured(SPEC_FIELDS[name], verb)}
-        if ignored := [flag for name, flag in named_options().items() if name in names]:
-            raise InputError(f"{reason}: leave out {', '.join(ignored)}.")
+        honoured = self.honoured(verb).said
+        refuse_named(reason, [name for name in self.said if name not in honoured])
 
     def honoured(self, verb: str) -> "SpecOptions":
         """Those that this way of calling honours."""
@@ -112,9 +111,13 @@ class GroupedOption(click.Option):
         super().__init__(*args, **kwargs)
         self.title, self.needs, self.rare = title, needs, rare
 
+    def variable(self, ctx: click.Context) -> str:
+        """The option's name in the environment: ``PETS_SOLVE_MAX_TRACES``."""
+        return f"{ctx.auto_envvar_prefix}_{self.opts[-1].lstrip('-').replace('-', '_').upper()}"
+
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """What ``PETS_VERB_OPTION`` holds, named as on the command line; nothing where it is empty."""
-        return os.environ.get(_variable(ctx, self)) or None if ctx.auto_envvar_prefix else None
+        """What the environment holds under the name that the option has on the command line; nothing where empty."""
+        return os.environ.get(self.variable(ctx)) or None if ctx.auto_envvar_prefix else None
 
 
 class Verb(click.Command):
@@ -143,35 +146,45 @@ class Verb(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's, with the defaults of ``pets.toml``; a former name of an option is answered with its new one."""
-        self._take_defaults(ctx)
+        words, file = ctx.command_path.split()[1:], ctx.find_object(ConfigFile)
+        if file is not None and words:
+            options = {
+                option.opts[-1].lstrip("-"): option for option in self.params if isinstance(option, click.Option)
+            }
+            ctx.default_map = file.defaults(words, options, self.commands if isinstance(self, click.Group) else ())
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            if (successor := former_option(_path(ctx), error.option_name)) is not None:
-                raise click.UsageError(f"{error.option_name} is now {successor}.", ctx) from None
+            name = error.option_name
+            if (successor := OPTIONS.get(f"{' '.join(words)} {name}", OPTIONS.get(name))) is not None:
+                raise click.UsageError(f"{name} is now {successor}.", ctx) from None
             raise
         except click.BadParameter as error:
-            if origin := _origin(ctx, error.param):
+            source = None if error.param is None else ctx.get_parameter_source(error.param.name or "")
+            if source is ParameterSource.DEFAULT_MAP and file is not None:
+                raise click.BadParameter(f'{error.message} It stands in "{file.path}".', ctx, error.param) from None
+            if source is ParameterSource.ENVIRONMENT and isinstance(error.param, GroupedOption):
+                origin = f"It comes from {error.param.variable(ctx)}."
                 raise click.BadParameter(f"{error.message} {origin}", ctx, error.param) from None
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it, as loud as the user wants it; not with a file of options that is yet to be trusted."""
+        """Run it, as loud as the user wants it; not with a file of options that is yet to be trusted.
+
+        Which options come from ``pets.toml`` is said: a file in a folder above may name a server.
+        """
         file = ctx.find_object(ConfigFile)
         if file is not None and ctx.get_parameter_source("trust") is not ParameterSource.COMMANDLINE:
             file.check_trusted()
-        names = ("verbose", "quiet", "log_file") if self.messages else ()
-        with Messages(**{name: ctx.params.pop(name) for name in names}).applied():
-            _print_defaults(ctx)
+        messages = Messages()
+        if self.messages:
+            messages = Messages(ctx.params.pop("verbose"), ctx.params.pop("quiet"), ctx.params.pop("log_file"))
+        with messages.applied():
+            if file is not None:
+                sources = ((option, ctx.get_parameter_source(option.name or "")) for option in self.params)
+                if flags := [option.opts[-1] for option, source in sources if source is ParameterSource.DEFAULT_MAP]:
+                    say(f"{', '.join(flags)}: as {file.path!s} says.")
             return super().invoke(ctx)
-
-    def _take_defaults(self, ctx: click.Context) -> None:
-        file = ctx.find_object(ConfigFile)
-        if file is None or ctx.parent is None:
-            return
-        options = {_long_name(option): option for option in self.params if isinstance(option, click.Option)}
-        commands = self.commands if isinstance(self, click.Group) else ()
-        ctx.default_map = file.defaults(_path(ctx).split(), options, commands)
 
 
 class VerbGroup(SuggestingGroup, Verb):
@@ -210,11 +223,19 @@ class VerbGroup(SuggestingGroup, Verb):
 def verb(name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
     """Make a command of a function; every parameter of it that is an option group adds its options."""
 
+    def show_all(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            ctx.meta[HELP_ALL] = True
+            echo(*ctx.get_help().split("\n"))
+            ctx.exit()
+
     def decorate(function: Callable[..., None]) -> Verb:
         command = click.command(name, cls=Verb)(_with_groups(function, name))
         command.params += message_options()
         if rare := sum(getattr(parameter, "rare", False) for parameter in command.params):
-            command.params.append(_help_all(rare))
+            words = f"Show this message with {rare} more options and exit."
+            eager: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": show_all}
+            command.params.append(click.Option(["--help-all"], help=words, **eager))
         command.messages = True
         return command
 
@@ -234,85 +255,32 @@ def verb_group(
     return decorate
 
 
-def _help_all(rare: int) -> click.Option:
-    """The option that shows the help with its rare options."""
-
-    def show(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
-        if wanted:
-            ctx.meta[HELP_ALL] = True
-            echo(*ctx.get_help().split("\n"))
-            ctx.exit()
-
-    words = f"Show this message with {rare} more options and exit."
-    return click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help=words)
-
-
 def named_options() -> dict[str, str]:
     """The options that the user named on the command line: field name to flag, ``--no-texts`` too."""
-    context = click.get_current_context()
-    off = {name for name, value in context.params.items() if value is False}
-    return {
-        parameter.name: (parameter.secondary_opts if parameter.name in off else parameter.opts)[-1]
-        for parameter in context.command.params
-        if isinstance(parameter, GroupedOption)
-        and parameter.name is not None
-        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-    }
+    context, flags = click.get_current_context(), dict[str, str]()
+    for option in context.command.params:
+        named = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if isinstance(option, GroupedOption) and option.name is not None and named:
+            off = context.params.get(option.name) is False
+            flags[option.name] = (option.secondary_opts if off else option.opts)[-1]
+    return flags
+
+
+def refuse_named(reason: str, names: Iterable[str]) -> None:
+    """Refuse those of these fields that the user named on the command line: nothing would read them."""
+    ignored = {*names}
+    if flags := [flag for name, flag in named_options().items() if name in ignored]:
+        raise InputError(f"{reason}: leave out {', '.join(flags)}.")
 
 
 def refuse_others(allowed: Set[str], reason: str) -> None:
-    """Refuse what the user named beside the ``allowed`` fields: nothing would read it."""
-    if ignored := [flag for name, flag in named_options().items() if name not in allowed]:
-        raise InputError(f"{reason}: leave out {', '.join(ignored)}.")
+    """Refuse what the user named beside the ``allowed`` fields."""
+    refuse_named(reason, named_options().keys() - allowed)
 
 
 def refuse_groups(reason: str, *groups: type, but: Set[str] = frozenset()) -> None:
-    """Refuse what the user named of these groups, ``but`` for some fields: nothing would read it."""
-    names = {spec.name for group in groups for spec in fields(group)} - but
-    if ignored := [flag for name, flag in named_options().items() if name in names]:
-        raise InputError(f"{reason}: leave out {', '.join(ignored)}.")
-
-
-def _check_needs(options: Sequence[GroupedOption], values: Mapping[str, Any]) -> None:
-    """Refuse an option that the user named without the one that it says something about."""
-    flags, named = {option.name: option.opts[-1] for option in options}, named_options()
-    for option in options:
-        if option.needs and option.name in named and values[option.needs] in (None, False, ()):
-            flag, needed = named[option.name], flags[option.needs]
-            raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
-
-
-def _path(ctx: click.Context) -> str:
-    """The command's words without ``pets``."""
-    return " ".join(ctx.command_path.split()[1:])
-
-
-def _long_name(option: click.Option) -> str:
-    """The option's name in ``pets.toml``: ``max-traces``."""
-    return option.opts[-1].lstrip("-")
-
-
-def _variable(ctx: click.Context, option: click.Option) -> str:
-    """The option's name in the environment: ``PETS_SOLVE_MAX_TRACES``."""
-    return f"{ctx.auto_envvar_prefix}_{_long_name(option).replace('-', '_').upper()}"
-
-
-def _print_defaults(ctx: click.Context) -> None:
-    """Print which options come from ``pets.toml``: a file in a folder above may name a server."""
-    file, source = ctx.find_object(ConfigFile), ParameterSource.DEFAULT_MAP
-    flags = [option.opts[-1] for option in ctx.command.params if ctx.get_parameter_source(option.name or "") is source]
-    if file is not None and flags:
-        say(f"{', '.join(flags)}: as {file.path!s} says.")
-
-
-def _origin(ctx: click.Context, parameter: click.Parameter | None) -> str:
-    """Where a wrong value comes from, if it was not typed."""
-    source = ctx.get_parameter_source(parameter.name) if parameter is not None and parameter.name else None
-    if source is ParameterSource.DEFAULT_MAP and (file := ctx.find_object(ConfigFile)) is not None:
-        return f'It stands in "{file.path}".'
-    if source is ParameterSource.ENVIRONMENT and isinstance(parameter, click.Option):
-        return f"It comes from {_variable(ctx, parameter)}."
-    return ""
+    """Refuse what the user named of these groups, ``but`` for some fields."""
+    refuse_named(reason, {spec.name for group in groups for spec in fields(group)} - but)
 
 
 def _with_groups(function: Callable[..., None], verb_name: str | None = None) -> Callable[..., None]:
@@ -324,18 +292,29 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
 
     @functools.wraps(function)
     def call(*args: Any, **values: Any) -> None:
-        _check_needs(options, values)
-        objects = {
-            name: group(**{field.name: values.pop(field.name) for field in fields(group) if field.name in values})
-            for name, group in groups.items()
-        }
+        context, named = click.get_current_context(), named_options()
+        for option in options:
+            if option.needs and option.name in named and values[option.needs] in (None, False, ()):
+                flag = named[option.name]
+                needed = next(other.opts[-1] for other in options if other.name == option.needs)
+                raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
+        objects: dict[str, Any] = {}
+        for name, group in groups.items():
+            names = [spec.name for spec in fields(group) if spec.name in values]
+            objects[name] = group(**{name: values.pop(name) for name in names})
         if of_spec is not None:
-            objects[of_spec] = SpecOptions(_said({name: values.pop(name) for name in sections}))
+            typed = {name: values.pop(name) for name in sections}
+            unsaid = (None, ParameterSource.DEFAULT)  # else it was typed, or is in the environment or pets.toml
+            said = {name: typed[name] for name in sections if context.get_parameter_source(name) not in unsaid}
+            objects[of_spec] = SpecOptions(said)
         function(*args, **values, **objects)
 
     sections = [] if of_spec is None else spec_fields(verb_name or function.__name__)
     options = [_spec_option(name) for name in sections]
-    options += [option for group in groups.values() for option in _options(group)]
+    for group in groups.values():
+        kinds, title = get_type_hints(group), getattr(group, "title", group.__name__)
+        told = [spec for spec in fields(group) if "help" in spec.metadata]
+        options += [_make_option(spec.name, kinds[spec.name], spec, title) for spec in told]
     options += [_make_option(name, hints[name], spec, LOOSE_TITLE) for name, spec in loose.items()]
     # click's own decorators add from the last to the first, and leave them on the function.
     call.__click_params__ = [*reversed(options), *getattr(function, "__click_params__", ())]  # type: ignore[attr-defined]
@@ -345,16 +324,6 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
 def spec_fields(verb: str) -> list[str]:
     """The fields of a spec that are options of a verb: those that it honours, with a help text."""
     return [name for name, spec in SPEC_FIELDS.items() if "help" in spec.metadata and is_honoured(spec, verb)]
-
-
-def _said(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed, or stands in the environment or the file of options."""
-    context = click.get_current_context()
-    return {
-        name: value
-        for name, value in values.items()
-        if context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
-    }
 
 
 def _spec_option(name: str) -> GroupedOption:
@@ -369,35 +338,25 @@ def _spec_option(name: str) -> GroupedOption:
     return _make_option(name, hint, spec, section.title, several=several, show_default=words or False)
 
 
-def _options(group: Any) -> Iterator[GroupedOption]:
-    hints, title = get_type_hints(group), getattr(group, "title", group.__name__)
-    return (_make_option(spec.name, hints[spec.name], spec, title) for spec in fields(group) if "help" in spec.metadata)
-
-
 def _make_option(
     name: str, hint: Any, spec: Field[Any], title: str, *, several: bool = False, **shown: Any
 ) -> GroupedOption:
     """The option of a field, with its default unless another is ``shown``; of ``several`` values if it says so."""
-    told, word = spec.metadata, name.replace("_", "-")
-    flags = told.get("flags") or (f"--{word}/--no-{word}" if spec.default is True else f"--{word}",)
+    told, word, default = spec.metadata, name.replace("_", "-"), spec.default
+    if not shown and default is not MISSING:
+        nothing = default is None or default is False or default == () or (isinstance(default, float) and not default)
+        shown = {"default": default, "show_default": not nothing}
+    flags = told.get("flags") or (f"--{word}/--no-{word}" if default is True else f"--{word}",)
     return GroupedOption(
         [*flags, name],
         help=told["help"],
-        required=spec.default is MISSING and spec.default_factory is MISSING,
+        required=default is MISSING and spec.default_factory is MISSING,
         title=title,
         needs=told.get("needs"),
         rare=told.get("rare", False),
         **_kind(hint, told, several),
-        **(shown or _default(spec)),
+        **shown,
     )
-
-
-def _default(spec: Field[Any]) -> Mapping[str, Any]:
-    if spec.default is MISSING:
-        return {}
-    nothing = spec.default is None or spec.default is False or spec.default == ()
-    rate_off = isinstance(spec.default, float) and spec.default == 0
-    return {"default": spec.default, "show_default": not (nothing or rate_off)}
 
 
 def _kind(hint: Any, told: Mapping[str, Any], several: bool) -> Mapping[str, Any]:
@@ -408,23 +367,15 @@ def _kind(hint: Any, told: Mapping[str, Any], several: bool) -> Mapping[str, Any
         return {"is_flag": True}
     if get_origin(hint) is tuple:
         several, hint = True, get_args(hint)[0]
-    kind = told.get("kind") or (FILE if hint is Path else str)
+    kind: Any = told.get("kind") or (FILE if hint is Path else str)
     if get_origin(hint) is Literal:
         kind = click.Choice(get_args(hint))
     elif hint in METAVARS and told.get("kind") is None:
-        kind = _number(hint, told.get("within"))
+        kind = hint
+        if (within := told.get("within")) is not None:
+            most = None if within.most == math.inf else hint(within.most)
+            ends = {"min_open": "(" in within.open, "max_open": ")" in within.open and most is not None}
+            kind = (click.IntRange if hint is int else click.FloatRange)(hint(within.least), most, **ends)
+            kind.name = "integer" if hint is int else "number"  # else click speaks of "a valid float range"
     alone = {} if told.get("alone") is None else {"is_flag": False, "flag_value": told["alone"]}
     return {"type": kind, "multiple": several, "metavar": told.get("metavar") or METAVARS.get(hint), **alone}
-
-
-def _number(kind: Any, within: Interval | None) -> Any:
-    """Numbers of a kind, in their range."""
-    if within is None:
-        return kind
-    most = None if within.most == math.inf else within.most
-    ends = {"min_open": "(" in within.open, "max_open": ")" in within.open and most is not None}
-    number: Any = click.FloatRange(within.least, most, **ends)
-    if kind is int:
-        number = click.IntRange(int(within.least), None if most is None else int(most), **ends)
-    number.name = "integer" if kind is int else "number"  # else click speaks of "a valid float range"
-    return number

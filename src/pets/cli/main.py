@@ -1,8 +1,17 @@
-"""``pets``: one verb per file; words on stderr, data on stdout; a user's mistake is one line and exit 2."""
+"""``pets``: one verb per file; words on stderr, data on stdout; a user's mistake is one line and exit 2.
 
+A former spelling (``former.toml``) prints its successor, a mistyped word what was meant; nothing of the line is run.
+"""
+
+import difflib
 import importlib
+import os
+import shlex
 import sys
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +19,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from pets._version import __version__
-from pets.cli._config_file import ConfigFile
-from pets.cli._spelling import SuggestingGroup
+from pets.cli._config_file import FILE_NAME, ConfigFile, trusted_files
 from pets.cli._terminal import say
-from pets.errors import PetsError
+from pets.errors import InputError, PetsError
 
 VERBS: Mapping[str, str] = {
     "demo": "Show what okg saves, recorded and live.",
@@ -54,7 +62,35 @@ Words used here:
   plan         what `fit` learns from a pool, for `stream` and `serve`
 """
 
+FORMER = tomllib.loads(files(__package__).joinpath("former.toml").read_text("utf-8"))
+COMMANDS: Mapping[str, str] = FORMER["commands"]
+"""Former commands and what to type instead; ``...`` stands for the words that followed."""
+OPTIONS: Mapping[str, str] = FORMER["options"]
+"""Former options, of one command or of any, and what replaced them."""
 INTERRUPTED = 130  # the exit code after Ctrl-C, as a shell expects it
+
+
+class SuggestingGroup(click.Group):
+    """Commands; a former one is answered with its successor, a mistyped one with what was meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, but for words that name no command."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            words = [*ctx.command_path.split()[1:], *args]
+            for former, rest in ((" ".join(words[:length]), words[length:]) for length in (2, 1)):
+                if former in COMMANDS:
+                    for at in range(1, len(rest)):
+                        if former == "top-up" and rest[at - 1] == "--budget" and rest[at][0] not in "+=":
+                            rest[at] = f"+{rest[at]}"  # more budget is written so today
+                    successor = COMMANDS[former].replace("...", shlex.join(rest))
+                    raise click.UsageError(f"`pets {former}` is now: pets {successor}".rstrip(), ctx) from None
+            if close := difflib.get_close_matches(args[0], self.list_commands(ctx), 1):
+                raise click.UsageError(f"{error.message} Did you mean {close[0]}?", ctx) from None
+            raise
 
 
 class LazyGroup(SuggestingGroup):
@@ -109,7 +145,26 @@ def cli(context: click.Context, config: Path | None) -> None:
     A model is asked each question several times, and the answers vote. PETS decides which question deserves the next
     try, under a budget. Start with: pets demo
     """
-    context.obj = ConfigFile.find(VERBS) if config is None else ConfigFile.read(config, VERBS)
+    context.obj = find_config(VERBS) if config is None else ConfigFile.read(config, VERBS)
+
+
+def find_config(verbs: Iterable[str]) -> ConfigFile | None:
+    """The file of options in the current folder or the nearest one above it; another user's is refused."""
+    try:
+        folder = Path.cwd()
+        path = folder / FILE_NAME
+        while not path.is_file():
+            if folder == folder.parent:
+                return None
+            folder = folder.parent
+            path = folder / FILE_NAME
+        owner = path.stat().st_uid
+    except OSError:  # the folder is gone, or one above it is closed to us
+        return None
+    if hasattr(os, "getuid") and owner not in (0, os.getuid()):
+        raise InputError(f'"{path}" belongs to another user. To use it all the same: --config "{path}".')
+    file = ConfigFile.read(path, verbs)
+    return replace(file, trusted=trusted_files().get(str(path)) == file.digest)
 
 
 def main() -> None:
