@@ -9,6 +9,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from itertools import repeat
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -84,12 +85,14 @@ def checked(function: Function) -> Function:
     pets.errors.InputError: number is '3'; expected a whole number or None.
     """
     signature = inspect.signature(function)
+    several = {p.name for p in signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs).arguments
-        several = {p.name for p in signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-        check_values(_hints(function), {name: value for name, value in bound.items() if name not in several})
+        hints = _hints(function)
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            if name not in several and name in hints:
+                _check(name, value, hints[name])
         return function(*args, **kwargs)
 
     return cast("Function", call)
@@ -98,10 +101,9 @@ def checked(function: Function) -> Function:
 def check_fields(record: Any) -> None:
     """Refuse a dataclass whose fields hold values of a wrong type, or none that :func:`setting` says they may hold."""
     hints = _hints(type(record))  # type: ignore[arg-type]  # a class is hashable, whatever mypy says
-    values = {own.name: getattr(record, own.name) for own in fields(record)}
-    check_values(hints, values)
     for own in fields(record):
-        interval, value = own.metadata.get("within"), values[own.name]
+        value, interval = getattr(record, own.name), own.metadata.get("within")
+        _check(own.name, value, hints[own.name])
         if interval is not None and value is not None and value not in interval:
             raise InputError(f"{own.name} is {interval}; got {value}.")
 
@@ -109,11 +111,16 @@ def check_fields(record: Any) -> None:
 def check_values(hints: Mapping[str, Any], values: Mapping[str, object]) -> None:
     """Refuse values of a wrong type, by name; those without a hint may be anything."""
     for name, value in values.items():
-        if name in hints and not _fits(value, hints[name]):
-            shown = repr(value)
-            if len(shown) > SHOWN_CHARACTERS:
-                shown = f"{shown[:SHOWN_CHARACTERS]}..."
-            raise InputError(f"{name} is {shown}; expected {_words(hints[name])}.")
+        if name in hints:
+            _check(name, value, hints[name])
+
+
+def _check(name: str, value: object, hint: Any) -> None:
+    if not _fits(value, hint):
+        shown = repr(value)
+        if len(shown) > SHOWN_CHARACTERS:
+            shown = f"{shown[:SHOWN_CHARACTERS]}..."
+        raise InputError(f"{name} is {shown}; expected {_words(hint)}.")
 
 
 @functools.cache
@@ -125,20 +132,22 @@ def _fits(value: object, hint: Any) -> bool:
     """Whether a value may be what the annotation says; what it cannot tell fits."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return any(_fits(value, member) for member in args)
+        return any(map(_fits, repeat(value), args))
     if origin is Literal:
-        return type(value) in {type(member) for member in args}  # which one is the callee's to say
-    if origin is tuple and args[1:] == (...,):
-        return isinstance(value, tuple) and all(_fits(item, args[0]) for item in value)
-    if origin in (Sequence, list):
+        return type(value) in set(map(type, args))  # which one is the callee's to say
+    if (origin is tuple and args[1:] == (...,)) or origin in (Sequence, list):
         is_text = isinstance(value, str)  # a sequence of texts to Python, and not to its users
-        return not is_text and isinstance(value, origin) and all(_fits(item, args[0]) for item in value)
+        return isinstance(value, Sequence) and isinstance(value, origin) and not is_text and _all_fit(value, args[0])
     if origin is Mapping:
-        return isinstance(value, Mapping) and all(_fits(k, args[0]) and _fits(v, args[1]) for k, v in value.items())
+        return isinstance(value, Mapping) and _all_fit(value, args[0]) and _all_fit(value.values(), args[1])
     kind = origin or hint
     if kind is Any or not isinstance(kind, type):
         return True
     return isinstance(value, NUMBERS.get(kind, kind))
+
+
+def _all_fit(values: Iterable[object], hint: Any) -> bool:
+    return all(map(_fits, values, repeat(hint)))
 
 
 def _words(hint: Any) -> str:

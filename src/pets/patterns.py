@@ -12,6 +12,7 @@ for it: what a pattern matches lies between them, and what stands outside of the
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -30,6 +31,8 @@ MAX_BYTES_PATTERN = 64 << 20  # of memory, for the longest of keys
 UNANCHORED, ANCHOR_START, ANCHOR_BOTH = (
     getattr(re2._Anchor, name) for name in ("UNANCHORED", "ANCHOR_START", "ANCHOR_BOTH")
 )
+
+Spans = list[tuple[int, int]]
 
 escape = re2.escape
 
@@ -62,13 +65,12 @@ def bytes_pattern(pattern: bytes) -> Any:
     return re2.compile(pattern, options)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Match:
     """Where a pattern matched. A group that took no part is ``None``."""
 
-    __slots__ = ("_spans", "_text")
-
-    def __init__(self, text: str, spans: list[tuple[int, int]]) -> None:
-        self._text, self._spans = text, spans
+    _text: str
+    _spans: Spans
 
     def __getitem__(self, group: int) -> str | Any:
         start, end = self._spans[group]
@@ -100,46 +102,50 @@ class Pattern:
     def __init__(self, pattern: str, needs: str = "") -> None:
         self.pattern, self._needs = pattern, needs
 
-    def search(self, text: str, start: int = 0) -> Match | None:
-        """The first match at ``start`` or after it."""
-        return next(self.finditer(text, start), None)
+    def search(self, text: str, start: int = 0, anchor: Any = UNANCHORED) -> Match | None:
+        """The first match at ``start`` or after it; where it must begin or end may be said."""
+        if self._needs not in text:
+            return None
+        is_ascii = text.isascii()
+        subject = None if is_ascii and len(text) <= MAX_UNCACHED_CHARS else _subject(text)
+        data = text.encode() if subject is None else subject.data
+        index = start if is_ascii or not start or subject is None else subject.bytes(start)
+        matched, starts, ends, groups = self._compiled
+        begin = index
+        if starts and index and anchor is UNANCHORED:  # the character before is looked at
+            begin -= 1
+            while data[begin] & 0xC0 == 0x80:
+                begin -= 1
+        while True:
+            spans = matched(anchor, data, begin, len(data))
+            first, last = spans[0]
+            if first < 0:
+                return None
+            for group in starts:
+                first = max(first, spans[group][0])
+            for group in ends:
+                last = last if spans[group][0] < 0 else spans[group][0]
+            if first >= index or begin == index:
+                break
+            begin = index
+        if starts or ends:
+            spans = [(first, last), *(spans[group] for group in groups)]
+        return Match(text, spans) if is_ascii or subject is None else subject.match(spans)
 
     def match(self, text: str, start: int = 0) -> Match | None:
         """The match at ``start``."""
-        return self._anchored(ANCHOR_START, text, start)
+        return self.search(text, start, ANCHOR_START)
 
     def fullmatch(self, text: str) -> Match | None:
         """The match that is the whole text."""
-        return self._anchored(ANCHOR_BOTH, text, 0)
-
-    def _anchored(self, anchor: Any, text: str, start: int) -> Match | None:
-        subject = None if text.isascii() else _subject(text)
-        data = text.encode() if subject is None else subject.data
-        spans = self._matched(anchor, data, subject.bytes(start) if subject and start else start, len(data))
-        if spans[0][0] < 0:
-            return None
-        spans = self._unmarked(spans)
-        return Match(text, spans) if subject is None else subject.match(spans)
+        return self.search(text, 0, ANCHOR_BOTH)
 
     def finditer(self, text: str, start: int = 0) -> Iterator[Match]:
         """The matches from left to right, none within another."""
-        if self._needs not in text:
-            return
-        # Of most patterns nothing matches: a short text is searched without more ado.
-        subject = None if len(text) <= MAX_UNCACHED_CHARS and text.isascii() else _subject(text)
-        data = text.encode() if subject is None else subject.data
-        index, size = subject.bytes(start) if subject and start else start, len(data)
-        while index <= size:
-            begin = _previous(data, index) if index and self._marks[0] else index  # it is looked at
-            spans = self._matched(UNANCHORED, data, begin, size)
-            if spans[0][0] >= 0 and begin < index and self._unmarked(spans)[0][0] < index:
-                spans = self._matched(UNANCHORED, data, index, size)
-            if spans[0][0] < 0:
-                return
-            spans = self._unmarked(spans)
-            yield Match(text, spans) if subject is None else subject.match(spans)
-            start, end = spans[0]
-            index = end if end > start else _next(data, end)
+        while start <= len(text) and (match := self.search(text, start)) is not None:
+            yield match
+            first, last = match.span()
+            start = last if last > first else last + 1
 
     def findall(self, text: str) -> list[Any]:
         """The matches' texts, or their groups' where there are groups: "" of one that took no part."""
@@ -161,82 +167,60 @@ class Pattern:
 
     def sub(self, replacement: str | Callable[[Match], str], text: str, count: int = 0) -> str:
         r"""The text with its matches replaced, the first ``count`` or all; ``\1`` is a group, ``\\`` a backslash."""
-        if self._needs not in text:
-            return text
-        pieces, index = list[str](), 0
-        for number, match in enumerate(self.finditer(text), 1):
-            pieces.append(text[index : match.start()])
+        pieces, index, start = list[str](), 0, 0
+        while start <= len(text) and (match := self.search(text, start)) is not None:
+            first, last = match.span()
+            pieces.append(text[index:first])
             if isinstance(replacement, str):
                 template = _template(replacement)
                 pieces += [(match[part] or "") if isinstance(part, int) else part for part in template]
             else:
                 pieces.append(replacement(match))
-            index = match.end()
-            if number == count:
+            index, start, count = last, last if last > first else last + 1, count - 1
+            if not count:
                 break
         return "".join([*pieces, text[index:]]) if pieces else text
 
     @cached_property
-    def _regexp(self) -> Any:
+    def _compiled(self) -> tuple[Callable[[Any, bytes, int, int], Spans], list[int], list[int], list[int]]:
+        """RE2's own search, which gives spans in bytes: what ``re2`` wraps around it takes thrice the time.
+
+        Beside it the groups that mark where a match starts, those where it ends, and the pattern's own.
+        """
         options = re2.Options()
         options.log_errors = False
-        return re2.compile(_translated(self.pattern), options)
-
-    @cached_property
-    def _matched(self) -> Callable[[Any, bytes, int, int], list[tuple[int, int]]]:
-        """RE2's own search, which gives the spans in bytes: what ``re2`` wraps around it takes thrice the time."""
-        search: Callable[[Any, bytes, int, int], list[tuple[int, int]]] = self._regexp._regexp.Match
-        return search
-
-    @cached_property
-    def _marks(self) -> tuple[list[int], list[int], list[int]]:
-        """The groups that mark where a match starts, those where it ends, and the pattern's own."""
-        names = self._regexp.groupindex
-        starts = [group for name, group in names.items() if name[0] == "s"]
-        ends = [group for name, group in names.items() if name[0] == "e"]
-        return starts, ends, [group for group in range(1, self._regexp.groups + 1) if group not in starts + ends]
-
-    def _unmarked(self, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The spans without those of the marks, which say where the match starts and ends."""
-        starts, ends, groups = self._marks
-        if not starts and not ends:
-            return spans
-        start, end = spans[0]
-        for group in starts:
-            start = max(start, spans[group][0])
-        for group in ends:
-            if spans[group][0] >= 0:
-                end = spans[group][0]
-        return [(start, end), *(spans[group] for group in groups)]
+        regexp = re2.compile(_translated(self.pattern), options)
+        marks = {group: name[0] for name, group in regexp.groupindex.items()}
+        groups: dict[str, list[int]] = {"s": [], "e": [], "": []}
+        for group in range(1, regexp.groups + 1):
+            groups[marks.get(group, "")].append(group)
+        return regexp._regexp.Match, groups["s"], groups["e"], groups[""]
 
 
 class _Subject:
     """A text in UTF-8, and which of its characters is at which byte; cheap for places near the one asked for last."""
 
-    __slots__ = ("_ascii", "_cursor", "_text", "data")
+    __slots__ = ("_cursor", "_text", "data")
 
     def __init__(self, text: str) -> None:
-        self._text, self._ascii, self._cursor = text, text.isascii(), (0, 0)
+        self._text, self._cursor = text, (0, 0)
         try:
             self.data = text.encode()
         except UnicodeEncodeError:  # half of a surrogate pair
             self.data = "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text).encode()
 
-    def match(self, spans: list[tuple[int, int]]) -> Match:
+    def match(self, spans: Spans) -> Match:
         """The match of these bytes."""
-        if not self._ascii:
-            spans = [(-1, -1) if start < 0 else (self._character(start), self._character(end)) for start, end in spans]
+        spans = [(-1, -1) if start < 0 else (self._character(start), self._character(end)) for start, end in spans]
         return Match(self._text, spans)
 
     def bytes(self, index: int) -> int:
         """The byte at which a character starts."""
-        if self._ascii:
-            return index
         at_byte, at_character = self._cursor
-        if index >= at_character:
-            at_byte += _size(self._text[at_character:index])
-        else:
-            at_byte -= _size(self._text[index:at_character])
+        size, moved = 1, self._text[at_character:index]
+        if index < at_character:
+            size, moved = -1, self._text[index:at_character]
+        at_byte += size * len(moved.encode("utf-8", "surrogatepass"))  # as many bytes as of what stands in for it
         self._cursor = at_byte, min(index, len(self._text))
         return at_byte
 
@@ -249,26 +233,6 @@ class _Subject:
             at_character -= len(self.data[index:at_byte].decode())
         self._cursor = index, at_character
         return at_character
-
-
-def _next(data: bytes, index: int) -> int:
-    """Where the next character starts; beyond the end there is a last one."""
-    index += 1
-    while index < len(data) and data[index] & 0xC0 == 0x80:
-        index += 1
-    return index
-
-
-def _previous(data: bytes, index: int) -> int:
-    """Where the character before starts."""
-    index -= 1
-    while data[index] & 0xC0 == 0x80:
-        index -= 1
-    return index
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))  # as many bytes as of what stands in for it
 
 
 _cached_subject = lru_cache(maxsize=16)(_Subject)

@@ -84,9 +84,9 @@ class Prompt:
         >>> Prompt.chat("2 + 2?").instructed("Be brief.").content
         (Message(role='user', content='2 + 2?'),)
         """
-        if not (self.bare and instruction):
+        if not (self.bare and instruction) or isinstance(self.content, str):
             return self
-        *others, last = (message for message in self.content if isinstance(message, Message))
+        *others, last = self.content
         content = (*others, Message(last.role, f"{last.content}\n\n{instruction}"))
         return type(self)(content, instruction=instruction)
 
@@ -97,9 +97,9 @@ class Prompt:
         >>> Prompt.question("2 + 2?").instructed("Be brief.").own == Prompt.question("2 + 2?")
         True
         """
-        if not self.instruction:
+        if not self.instruction or isinstance(self.content, str):
             return self
-        *others, last = (message for message in self.content if isinstance(message, Message))
+        *others, last = self.content
         words = last.content.removesuffix(f"\n\n{self.instruction}")
         return type(self)((*others, Message(last.role, words)), bare=True)
 

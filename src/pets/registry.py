@@ -42,24 +42,39 @@ CODE_PREFIX = "python:"  # of specs that name a user's own code
 
 
 class Catalog(dict[str, type[Base]]):
-    """Classes by name, and why the plugins in ``broken`` are not among them."""
+    """Classes by name, and why the plugins in ``broken`` are not among them.
+
+    Those of PETS are the one public subclass of ``base`` in each module of the package that plain values can make.
+    """
 
     def __init__(self, noun: str, package: ModuleType, base: type[Base]) -> None:
-        super().__init__(_scan(package, base))
+        super().__init__()
         self.noun, self.base = noun, base
         self.broken: dict[str, str] = {}
-        self._options = {name: _options(cls) for name, cls in self.items()}
-        own = frozenset(self)
+        self._options: dict[str, Mapping[str, Parameter]] = {}
+        for info in pkgutil.iter_modules(package.__path__):
+            if info.name.startswith("_"):  # a script or a helper, not a plugin
+                continue
+            module = importlib.import_module(f"{package.__name__}.{info.name}")
+            for name, cls in vars(module).items():
+                own = isinstance(cls, type) and cls.__module__ == module.__name__ and not name.startswith("_")
+                if own and issubclass(cls, base) and cls is not base:
+                    options = _options(cls)
+                    needed = [option for option in options.values() if option.default is Parameter.empty]
+                    if all(map(_is_plain, needed)):
+                        self[info.name], self._options[info.name] = cls, options
+        own_names = frozenset(self)
         for entry in entry_points(group=package.__name__):
-            if entry.name in own:
+            origin = f"package {entry.dist.name!r}" if entry.dist is not None else f"entry point {entry.value!r}"
+            if entry.name in own_names:
                 warnings.warn(
-                    f"{_origin(entry)}: its {noun} {entry.name!r} is left out, PETS has one of that name", stacklevel=3
+                    f"{origin}: its {noun} {entry.name!r} is left out, PETS has one of that name", stacklevel=3
                 )
             elif entry.name in self:
-                self.broken[entry.name] = f"{_origin(entry)} is not the only package that brings it; uninstall one"
+                self.broken[entry.name] = f"{origin} is not the only package that brings it; uninstall one"
                 del self[entry.name]
             elif entry.name not in self.broken:
-                self._load(entry)
+                self._load(entry, origin)
 
     def make(self, spec: str) -> Base:
         """The object that ``name`` or ``name:option=value,option=value`` describes."""
@@ -82,18 +97,18 @@ class Catalog(dict[str, type[Base]]):
             )
         return value
 
-    def _load(self, entry: EntryPoint) -> None:
+    def _load(self, entry: EntryPoint, origin: str) -> None:
         try:
             cls = entry.load()
             options = _options(cls)
         except Exception as error:  # noqa: BLE001 (a plugin may fail in any way, and the verb may not need it)
-            self.broken[entry.name] = f"{_origin(entry)}: {type(error).__name__}: {error}"
+            self.broken[entry.name] = f"{origin}: {type(error).__name__}: {error}"
             return
         if isinstance(cls, type) and issubclass(cls, self.base) and not inspect.isabstract(cls):
             self[entry.name], self._options[entry.name] = cls, options
         else:
             base = f"{self.base.__module__}.{self.base.__qualname__}"
-            self.broken[entry.name] = f"{_origin(entry)}: {entry.value} is no class that subclasses {base}"
+            self.broken[entry.name] = f"{origin}: {entry.value} is no class that subclasses {base}"
 
 
 @cache
@@ -210,18 +225,17 @@ def spec_of(value: Policy | AnswerType) -> str | None:
     ('okg:prior=1.0,lengths=false', 'number')
     """
     catalog: Catalog[Any] = policies() if isinstance(value, Policy) else answer_types()
-    name = next((name for name, cls in catalog.items() if cls is type(value)), None)
-    if name is None:
+    if type(value) not in (classes := list(catalog.values())):
         return None
-    if whole := _whole_option(type(value)):
+    spec = list(catalog)[classes.index(type(value))]
+    if whole := getattr(value, "spec_option", ""):
         text = getattr(value, whole)
-        return f"{name}:{text}" if text else name
-    settings = [
-        f"{key}={str(setting).lower() if isinstance(setting, bool) else setting}"
-        for key, option in _options(type(value)).items()
-        if _is_plain(option.annotation) and (setting := getattr(value, key)) != option.default
-    ]
-    spec = f"{name}:{','.join(settings)}" if settings else name
+        return f"{spec}:{text}" if text else spec
+    mark = ":"
+    for key, option in _options(type(value)).items():
+        if _is_plain(option) and (setting := getattr(value, key)) != option.default:
+            spec += f"{mark}{key}={str(setting).lower() if isinstance(setting, bool) else setting}"
+            mark = ","
     try:
         return spec if catalog.make(spec) == value else None
     except SpecError:  # an option that no spec can set
@@ -231,7 +245,7 @@ def spec_of(value: Policy | AnswerType) -> str | None:
 def _made(cls: type[Base], name: str, text: str, options: Mapping[str, Parameter]) -> Base:
     """An object of a class with the options that a spec says after its name."""
     values: dict[str, Any] = {}
-    whole = _whole_option(cls)
+    whole = getattr(cls, "spec_option", "")  # the one that is all of a spec after the name, where there is one
     if whole and text:
         values[whole] = text
     for part in filter(None, () if whole else text.split(",")):
@@ -249,57 +263,33 @@ def _made(cls: type[Base], name: str, text: str, options: Mapping[str, Parameter
         raise SpecError(f"{name}{':' * bool(text)}{text}: {error}") from error
 
 
-def _scan(package: ModuleType, base: type[Base]) -> dict[str, type[Base]]:
-    """The one public subclass of ``base`` in each module that plain values can make, by the module's name."""
-    classes: dict[str, type[Base]] = {}
-    for info in pkgutil.iter_modules(package.__path__):
-        if info.name.startswith("_"):  # a script or a helper, not a plugin
-            continue
-        module = importlib.import_module(f"{package.__name__}.{info.name}")
-        for name, candidate in vars(module).items():
-            own = isinstance(candidate, type) and candidate.__module__ == module.__name__ and not name.startswith("_")
-            if own and issubclass(candidate, base) and candidate is not base and _can_make(candidate):
-                classes[info.name] = candidate
-    return classes
-
-
-def _whole_option(cls: type) -> str:
-    """The option that is all of a spec after the name, where the class has one."""
-    return getattr(cls, "spec_option", "")
-
-
-def _can_make(cls: type) -> bool:
-    return all(o.default is not Parameter.empty or _is_plain(o.annotation) for o in _options(cls).values())
-
-
 def _options(cls: type) -> Mapping[str, Parameter]:
-    """The constructor's arguments, annotated with what a spec's value is read as."""
-    hints = get_type_hints(cls.__init__)  # type: ignore[misc]
-    return {
-        name: parameter.replace(annotation=_optional(hints.get(name)))
-        for name, parameter in inspect.signature(cls).parameters.items()
-        if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    }
+    """The constructor's arguments, annotated with what a spec's value is read as: ``int`` for ``int | None``."""
+    hints, options = get_type_hints(cls.__init__), dict[str, Parameter]()  # type: ignore[misc]
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
+            hint = hints.get(name)
+            others = {*get_args(hint)} - {NoneType}
+            if NoneType in get_args(hint) and len(others) == 1:  # a value that is written is not None
+                (hint,) = others
+            options[name] = parameter.replace(annotation=hint)
+    return options
 
 
-def _optional(hint: Any) -> Any:
-    """``int`` for ``int | None``: a value that is written is not None."""
-    members = [member for member in get_args(hint) if member is not NoneType]
-    return members[0] if NoneType in get_args(hint) and len(members) == 1 else hint
-
-
-def _kinds(hint: Any) -> tuple[Any, ...]:
+def _kinds(option: Parameter) -> tuple[Any, ...]:
+    hint = option.annotation
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
-def _is_plain(hint: Any) -> bool:
-    kind = _kinds(hint)[0]
+def _is_plain(option: Parameter) -> bool:
+    """Whether a spec can set the option: a number, a text, true or false, a word of a list."""
+    kind = _kinds(option)[0]
     return kind in PLAIN or get_origin(kind) is Literal
 
 
 def _value(name: str, option: Parameter, text: str, options: Mapping[str, Parameter]) -> Any:
     """``text`` as the option's type: int, float, bool, str or one of a few words."""
-    kind, *others = _kinds(option.annotation)
+    kind, *others = _kinds(option)
     words = [word for other in others if get_origin(other) is Literal for word in get_args(other)]
     if text in words:
         return text
@@ -324,10 +314,6 @@ def _listing(name: str, options: Mapping[str, Parameter]) -> str:
     listed = ", ".join(
         key if option.default is Parameter.empty else f"{key}={option.default}"
         for key, option in options.items()
-        if _is_plain(option.annotation)
+        if _is_plain(option)
     )
     return f"Options of {name}: {listed}." if listed else f"{name} has no options."
-
-
-def _origin(entry: EntryPoint) -> str:
-    return f"package {entry.dist.name!r}" if entry.dist is not None else f"entry point {entry.value!r}"

@@ -142,7 +142,7 @@ def test_the_one_model_may_be_named_with_its_server_and_its_price():
 def test_a_mixture_that_says_too_little_or_too_much_is_refused(model, prices, message):
     with pytest.raises(InputError, match=message):
         model.priced(prices)
-        model.samplers(LocalModelOptions(), RunSpec.of(models=model.shares))
+        model.samplers(LocalModelOptions(), RunSpec.of(models=model.priced(())[1]))
 
 
 def test_a_server_of_another_model_is_refused_where_there_is_one():

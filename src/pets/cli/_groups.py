@@ -148,9 +148,8 @@ class Verb(click.Command):
         """As click's, with the defaults of ``pets.toml``; a former name of an option is answered with its new one."""
         words, file = ctx.command_path.split()[1:], ctx.find_object(ConfigFile)
         if file is not None and words:
-            options = {
-                option.opts[-1].lstrip("-"): option for option in self.params if isinstance(option, click.Option)
-            }
+            own = (option for option in self.params if isinstance(option, click.Option))
+            options = {option.opts[-1].lstrip("-"): option for option in own}
             ctx.default_map = file.defaults(words, options, self.commands if isinstance(self, click.Group) else ())
         try:
             return super().parse_args(ctx, args)
@@ -373,9 +372,9 @@ def _kind(hint: Any, told: Mapping[str, Any], several: bool) -> Mapping[str, Any
     elif hint in METAVARS and told.get("kind") is None:
         kind = hint
         if (within := told.get("within")) is not None:
-            most = None if within.most == math.inf else hint(within.most)
+            most = None if within.most == math.inf else within.most
             ends = {"min_open": "(" in within.open, "max_open": ")" in within.open and most is not None}
-            kind = (click.IntRange if hint is int else click.FloatRange)(hint(within.least), most, **ends)
+            kind = (click.IntRange if hint is int else click.FloatRange)(within.least, most, **ends)
             kind.name = "integer" if hint is int else "number"  # else click speaks of "a valid float range"
     alone = {} if told.get("alone") is None else {"is_flag": False, "flag_value": told["alone"]}
     return {"type": kind, "multiple": several, "metavar": told.get("metavar") or METAVARS.get(hint), **alone}

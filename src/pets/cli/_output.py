@@ -11,14 +11,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 from pets.cli._groups import option
@@ -62,9 +61,9 @@ def check_output(path: Path | None, *sources: str | Path | None) -> None:
         exists = path.is_file()
     except OSError as error:
         raise InputError(f'"{path}" cannot be written ({error.strerror}). Choose another file.') from None
-    files = (Path(source) for source in sources if source is not None)
-    if exists and any(file.is_file() and file.samefile(path) for file in files):
-        raise InputError(f'"{path}" is what is read, and would be written over. Choose another file for -o.')
+    for source in sources if exists else ():
+        if source is not None and Path(source).is_file() and path.samefile(source):
+            raise InputError(f'"{path}" is what is read, and would be written over. Choose another file for -o.')
 
 
 def check_rows_output(path: Path | None, *sources: str | Path | None) -> None:
@@ -169,23 +168,6 @@ def progress_bar(doing: str = "replaying") -> Iterator[Callable[[int, int], None
         yield progress
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnWidth:
-    """The least width that cuts nothing, and the one that folds nothing either, headings included."""
-
-    least: int
-    natural: int
-
-    @classmethod
-    def of(cls, column: Column) -> "ColumnWidth":
-        """Measured over the heading and all cells."""
-        heading = str(column.header)
-        cells = max((cell_len(line) for cell in column.cells for line in str(cell).splitlines()), default=0)
-        words = max(map(cell_len, heading.split()), default=0)
-        folded = min(cells, FOLDED_CHARACTERS) if column.overflow == "fold" else cells
-        return cls(max(words, folded), max(cell_len(heading), cells))
-
-
 def make_table(
     names: Sequence[str],
     numbers: Sequence[str],
@@ -217,43 +199,32 @@ def table_blocks(table: Table, width: int, keys: int = 1) -> Iterator[Table]:
 
     Headings fold at their blanks, cells of names (``overflow="fold"``) anywhere, cells of numbers never.
     """
-    widths = [ColumnWidth.of(column) for column in table.columns]
-    columns = range(len(widths))
-    if _total(width.natural for width in widths) <= width:
+    least, natural = list[int](), list[int]()  # widths that cut nothing, and that fold nothing either
+    for column in table.columns:
+        heading = str(column.header)
+        cells = max((cell_len(line) for cell in column.cells for line in str(cell).splitlines()), default=0)
+        folded = min(cells, FOLDED_CHARACTERS) if column.overflow == "fold" else cells
+        least.append(max([folded, *map(cell_len, heading.split())]))
+        natural.append(max(cell_len(heading), cells))
+    columns = range(len(least))
+    if 1 + sum(own + FRAME_CHARACTERS for own in natural) <= width:
         yield table
         return
     blocks = [[*columns[:keys]]]
     for at in columns[keys:]:
-        if len(blocks[-1]) > keys and _total(widths[i].least for i in (*blocks[-1], at)) > width:
+        if len(blocks[-1]) > keys and 1 + sum(least[i] + FRAME_CHARACTERS for i in (*blocks[-1], at)) > width:
             blocks.append([*columns[:keys]])
         blocks[-1].append(at)
     for number, block in enumerate(blocks):
-        part = _part(table, block, _spread([widths[i] for i in block], width))
+        part = Table(title_justify=table.title_justify, caption_justify=table.caption_justify, box=table.box)
+        left = width - 1 - sum(least[i] + FRAME_CHARACTERS for i in block)
+        for at in block:  # the least that it needs, and of what is left as much as it can use
+            more = max(0, min(natural[at] - least[at], left))
+            left -= more
+            column = table.columns[at]
+            part.add_column(column.header, justify=column.justify, overflow="fold", width=least[at] + more)
+        for row in zip(*(table.columns[at].cells for at in block), strict=True):
+            part.add_row(*row)
         part.title = table.title if number == 0 else None
         part.caption = table.caption if number == len(blocks) - 1 else None
         yield part
-
-
-def _total(widths: "Iterator[int] | Sequence[int]") -> int:
-    return 1 + sum(width + FRAME_CHARACTERS for width in widths)
-
-
-def _spread(widths: Sequence[ColumnWidth], width: int) -> list[int]:
-    """A width for each column: its least, and from the first on what is left of the block's."""
-    left = width - _total([column.least for column in widths])
-    spread = []
-    for column in widths:
-        more = max(0, min(column.natural - column.least, left))
-        left -= more
-        spread.append(column.least + more)
-    return spread
-
-
-def _part(table: Table, block: Sequence[int], widths: Sequence[int]) -> Table:
-    part = Table(title_justify=table.title_justify, caption_justify=table.caption_justify, box=table.box)
-    for at, width in zip(block, widths, strict=True):
-        column = table.columns[at]
-        part.add_column(column.header, justify=column.justify, overflow="fold", width=width)
-    for row in zip(*(table.columns[at].cells for at in block), strict=True):
-        part.add_row(*row)
-    return part

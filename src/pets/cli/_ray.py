@@ -71,13 +71,11 @@ class RayOptions:
     def check(self, model: ModelOptions) -> None:
         """Refuse what a model in an actor has no use for."""
         named = named_options()
-        if self.ray is None:
-            return
         if flags := [flag for name, flag in named.items() if name in REFUSED] or ["--endpoint"] * bool(model.endpoint):
             raise InputError(f"--ray hosts the model itself: leave out {', '.join(flags)}.")
         if "dry_run" in named:
             raise InputError("--dry-run starts no model: leave --ray out.")
-        if model.shares:
+        if model.names:
             raise InputError(f"--ray hosts one model; got {', '.join(model.model)}.")
 
     def samplers_of_run(self, settings: RunRecord, local: LocalModelOptions) -> list[RaySampler]:

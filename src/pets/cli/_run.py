@@ -71,40 +71,31 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def start_words(engine: Engine) -> str:
-    """What is about to be asked, of whom, under which budget, and how long a trace may be."""
-    limit, record = engine.spec.sampling.max_tokens, engine.record
+def start_words(engine: Engine) -> Iterator[str]:
+    """What is about to be asked, of whom, under which budget; what the store holds of it, and what is to pay."""
+    limit, record, run = engine.spec.sampling.max_tokens, engine.record, engine.stored_run
     model = record.model or "the local model"
     servers = f" at {', '.join(engine.sources.endpoints)}" if engine.sources.endpoints else ""
     budget = amount_words(*record.currency.shown(record.total))
     length = "traces as long as the server allows" if limit is None else f"{count(limit, 'token')} per trace at most"
     words = f"{count(len(engine.problems), 'question')} to {model}{servers}; {budget} in all, {length}."
-    spent = 0 if engine.stored_run is None else engine.stored_run.summary().spent
-    if engine.origin == "finished" or spent >= record.total:
-        return words  # nothing is asked
-    waves = engine.pace.waves  # of batch jobs; else traces are raced
-    return f"{words} Up to {count(waves, 'wave')}, {given_up_words(engine.points_given_up)}." if waves else words
-
-
-def held_words(engine: Engine) -> list[str]:
-    """What the store holds of the questions already, and what is to pay at most."""
+    spent, waves = 0 if run is None else run.summary().spent, engine.pace.waves  # waves of batch jobs; else races
+    if waves and engine.origin != "finished" and spent < record.total:
+        words += f" Up to {count(waves, 'wave')}, {given_up_words(engine.points_given_up)}."
+    yield words
     if engine.cache is None:
-        return []
+        return
     held, questions = engine.cache.held, len(engine.problems)
-    words = []
     if held.traces:
         name = engine.store_name.removeprefix("store ").strip('"')
         ours = f"{len(held.by_question):,} of these {questions:,} questions" if questions > 1 else "this question"
-        words.append(f"{name} holds {count(held.traces, 'trace')} of {ours}; {_to_pay_words(engine, held)}.")
+        yield f"{name} holds {count(held.traces, 'trace')} of {ours}; {_to_pay_words(engine, held)}."
     for instruction, traces in held.instructions.most_common(3):
         asked = f"under: {instruction}" if instruction else "without an instruction"
-        words.append(f"{traces:,} of them were asked {asked}")
+        yield f"{traces:,} of them were asked {asked}"
     if held.without_texts:
-        words.append(
-            f"{count(held.without_texts, 'trace')} of these questions cannot be read again: their run kept no texts "
-            "(--no-texts)."
-        )
-    return words
+        lost = count(held.without_texts, "trace")
+        yield f"{lost} of these questions cannot be read again: their run kept no texts (--no-texts)."
 
 
 def _to_pay_words(engine: Engine, held: CachedCounts) -> str:
@@ -139,7 +130,7 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
         engine.watch_jobs(
             lambda job: say(f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {job.id!s}.")
         )
-    say(start_words(engine), *held_words(engine))
+    say(*start_words(engine))
     try:
         solution, summary = asyncio.run(_run(engine, output, rows=rows))
     except PetsError as error:
@@ -199,11 +190,18 @@ async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solu
         with interruptible(engine.drain, "Leaving." if by_jobs else "Waiting for the traces in flight."):
             async with watched_by(_watch(engine)):
                 solution = await engine.run()
+        if output is not None and (before := answers_in(output)) > solution.answered:
+            suffix = output.name[len(output.name) - len(suffix_of(output)) :]
+            stem = output.name.removesuffix(suffix)
+            free = (output.with_name(f"{stem}.{number}{suffix}") for number in itertools.count(2))
+            more = f"{before:,} answers, more than the {solution.answered:,} of this run"
+            say(f"{output} holds {more}: it stays as it is.")
+            output = next(path for path in free if not path.exists())
         if output is None and not rows:
             summary = AnswerSummary.of(engine.answers())
             say(f"`pets runs export {solution.run} -o FILE` writes the answers.")
         else:
-            summary = write_answers(engine.answers(), _spared(output, solution.answered))
+            summary = write_answers(engine.answers(), output)
         _print_summary(engine, solution, summary)
         return solution, summary
 
@@ -243,13 +241,10 @@ async def watch_outages(outage: Callable[[], Outage | None]) -> None:
 
 def outage_words(outage: Outage, now: float) -> str:
     """Since when no server serves, until when it is tried, and why; ``now`` is in seconds since 1970."""
-    since = _time_of_day(now - outage.since_s)
-    until = "" if outage.gives_up_s is None else f" until {_time_of_day(now + outage.gives_up_s)}"
+    since, until = time.strftime("%H:%M:%S", time.localtime(now - outage.since_s)), ""
+    if outage.gives_up_s is not None:
+        until = time.strftime(" until %H:%M:%S", time.localtime(now + outage.gives_up_s))
     return f"since {since}, trying again{until}: {outage.error}"
-
-
-def _time_of_day(seconds: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 async def _watch(engine: Engine) -> None:
@@ -317,18 +312,6 @@ def write_answers(answers: Iterable[Answer], output: Path | None, *, told: bool 
     return summary
 
 
-def _spared(output: Path | None, answered: int) -> Path | None:
-    """The file to write: another one beside it, and said so, where it holds more answers than there are now."""
-    if output is None or (before := answers_in(output)) <= answered:
-        return output
-    dot = len(output.name) - len(suffix_of(output))
-    name, suffix = output.name[:dot], output.name[dot:]
-    free = (output.with_name(f"{name}.{number}{suffix}") for number in itertools.count(2))
-    beside = next(path for path in free if not path.exists())
-    say(f"{output} holds {before:,} answers, more than the {answered:,} of this run: it stays as it is.")
-    return beside
-
-
 def answers_in(output: Path) -> int:
     """How many answers a file of rows holds; none where it is not there, or holds something else."""
     if not output.is_file() or not output.stat().st_size:
@@ -362,7 +345,10 @@ def remarks(summary: AnswerSummary, max_tokens: int | None) -> Iterator[str]:
     if not summary.answered and summary.error:
         yield f"The last error: {summary.error}"
     if summary.judged:
-        yield accuracy_words(summary)
+        words = f"Accuracy {_share(summary.right, summary.judged)} over {count(summary.judged, 'question')} with gold"
+        if 0 < (answered := summary.judged_answered) < summary.judged:
+            words += f", {_share(summary.right, answered)} over the {answered:,} of them that were answered"
+        yield f"{words}."
     if words := levels_words(summary.levels):
         yield words
     if summary.disagrees:
@@ -372,47 +358,10 @@ def remarks(summary: AnswerSummary, max_tokens: int | None) -> Iterator[str]:
         )
 
 
-def accuracy_words(summary: AnswerSummary) -> str:
-    """The share of right answers with its 95 % interval, over all questions with gold and over those answered."""
-    words = f"Accuracy {_share(summary.right, summary.judged)} over {count(summary.judged, 'question')} with gold"
-    if 0 < summary.judged_answered < summary.judged:
-        answered = summary.judged_answered
-        words += f", {_share(summary.right, answered)} over the {answered:,} of them that were answered"
-    return f"{words}."
-
-
 def _share(right: int, questions: int) -> str:
     share = right / questions
     low, high = wilson(share, questions)
     return f"{share:.3f} ({low:.3f} to {high:.3f})"
-
-
-def _end_words(engine: Engine, solution: Solution) -> Iterator[str]:
-    """Why a run that has ended could not buy more, and which target it missed."""
-    cap, target = engine.spec.spending.max_traces, engine.spec.spending.target_consistency
-    if not solution.complete:
-        return
-    at_cap = cap is not None and solution.traces >= cap * solution.questions
-    if at_cap and solution.spent < solution.total:
-        yield f"Every question has the {cap} traces that --max-traces allows: the rest of the budget was kept."
-    if solution.settled:
-        yield "More traces would change next to nothing: the rest of the budget was kept."
-    if target is not None and solution.consistency[0] < target:
-        run = "RUN" if solution.run is None else solution.run
-        why = f"with at most {cap} per question" if at_cap else "with this budget"
-        way = f"pets resume {run} --max-traces {2 * (cap or 1)}" if at_cap else f"pets forecast {run}"
-        yield f"The target of {target:g} was not reached {why}; go on with: {way}"
-
-
-def _model_words(engine: Engine, solution: Solution) -> str:
-    """What each of several models gave, beside the share that it was to give."""
-    models, total = engine.spec.serving.models, max(1, sum(solution.models.values()))
-    weights = sum(model.weight for model in models)
-    parts = (
-        f"{model.name} {number:,} ({number / total:.1%} of them; its weight: {model.weight / weights:.1%})"
-        for model, number in zip(models, solution.models.values(), strict=True)
-    )
-    return f"Traces by model: {', '.join(parts)}."
 
 
 def soft_words(allocator: Allocator) -> str:
@@ -438,13 +387,29 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
         f"{answered_words(summary).capitalize()}, {traces}, {tokens}{cost}.",
         f"Spent {amount_words(solution.spent, solution.unit)} of {amount_words(solution.total, solution.unit)}.",
         f"Expected {share if solution.zone else 'self-consistency'} {mean:.3f}{interval}.",
-        *_end_words(engine, solution),
-        *remarks(summary, engine.spec.drawn.max_tokens),
     ]
+    cap, target = engine.spec.spending.max_traces, engine.spec.spending.target_consistency
+    at_cap = cap is not None and solution.traces >= cap * solution.questions
+    if solution.complete and at_cap and solution.spent < solution.total:
+        words.append(f"Every question has the {cap} traces that --max-traces allows: the rest of the budget was kept.")
+    if solution.complete and solution.settled:
+        words.append("More traces would change next to nothing: the rest of the budget was kept.")
+    if solution.complete and target is not None and mean < target:
+        run = "RUN" if solution.run is None else solution.run
+        why = f"with at most {cap} per question" if at_cap else "with this budget"
+        way = f"pets resume {run} --max-traces {2 * (cap or 1)}" if at_cap else f"pets forecast {run}"
+        words.append(f"The target of {target:g} was not reached {why}; go on with: {way}")
+    words += remarks(summary, engine.spec.drawn.max_tokens)
     if solution.reused:
         words.append(engine.reused_words)
     if solution.models:
-        words.append(_model_words(engine, solution))
+        models, total = engine.spec.serving.models, max(1, sum(solution.models.values()))
+        weights = sum(model.weight for model in models)
+        parts = (
+            f"{model.name} {number:,} ({number / total:.1%} of them; its weight: {model.weight / weights:.1%})"
+            for model, number in zip(models, solution.models.values(), strict=True)
+        )
+        words.append(f"Traces by model: {', '.join(parts)}.")
     if engine.spec.reading.soft:
         words.append(soft_words(engine.allocator))
     if solution.lost:

@@ -97,7 +97,20 @@ class Messages:
         if self.verbose and self.quiet:
             raise InputError("-v and -q exclude each other. Leave one out.")
         with contextlib.ExitStack() as stack:
-            for handler in self._handlers():
+            handlers: list[logging.Handler] = []
+            if self.verbose:
+                handlers.append(logging.StreamHandler(sys.stderr))
+                handlers[0].setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+                handlers[0].addFilter(lambda record: not record.name.startswith(ALREADY_SHOWN))
+            if self.log_file is not None:
+                from pets.gateway.telemetry import JsonLines  # the gateway's own format
+
+                try:
+                    handlers.append(logging.FileHandler(self.log_file, encoding="utf-8"))
+                except OSError as error:
+                    raise InputError(f'--log-file "{self.log_file}" cannot be written: {error.strerror}.') from None
+                handlers[-1].setFormatter(JsonLines())
+            for handler in handlers:
                 stack.callback(handler.close)
                 handler.addFilter(_redact)
                 stack.callback(LOGGER.setLevel, LOGGER.level)
@@ -108,22 +121,6 @@ class Messages:
                 silence = stack.enter_context(Path(os.devnull).open("w"))
                 stack.enter_context(contextlib.redirect_stderr(silence))
             yield
-
-    def _handlers(self) -> Iterator[logging.Handler]:
-        if self.verbose:
-            terminal: logging.Handler = logging.StreamHandler(sys.stderr)
-            terminal.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-            terminal.addFilter(lambda record: not record.name.startswith(ALREADY_SHOWN))
-            yield terminal
-        if self.log_file is not None:
-            from pets.gateway.telemetry import JsonLines  # the gateway's own format
-
-            try:
-                file = logging.FileHandler(self.log_file, encoding="utf-8")
-            except OSError as error:
-                raise InputError(f'--log-file "{self.log_file}" cannot be written: {error.strerror}.') from None
-            file.setFormatter(JsonLines())
-            yield file
 
 
 def _redact(record: logging.LogRecord) -> bool:

@@ -118,7 +118,7 @@ class ServedModel(NamedTuple):
 
 def _served_models(options: ModelOptions) -> list[ServedModel]:
     """Every server of the model, or of each of several models."""
-    if not options.shares:
+    if not options.names:
         servers = options.servers or ("",)
         keys = endpoint_keys(servers, options.keys)
         return [ServedModel(server, options.name, key) for server, key in zip(servers, keys, strict=True)]

@@ -95,7 +95,7 @@ class LocalModelOptions:
         {'slots': 4, 'context': 2048, 'threads': None}
         """
         settings: dict[str, Any] = {"slots": None, "context": None, "threads": None}
-        for part in (part for text in self.local for part in text.split(",")):
+        for part in ",".join(self.local).split(",") if self.local else ():
             name, _, number = part.partition("=")
             if name not in settings or not number.isdecimal() or not int(number):
                 raise InputError(f"--local is slots=N, context=N and threads=N, joined by commas; got {part!r}.")
@@ -118,10 +118,13 @@ class ServerOptions:
     @property
     def keys(self) -> str | Sequence[str | None] | None:
         """The key of all servers, or of each, from the environment; one model's of several comes as MODEL=KEY."""
-        parts = [name.rpartition("=") for name in self.key_env]
-        keys = [os.environ.get(variable) for _, _, variable in parts]
-        if any(model for model, _, _ in parts):
-            return [f"{model}{equals}{key}" for (model, equals, _), key in zip(parts, keys, strict=True) if key]
+        keys, of_models = list[str | None](), False
+        for name in self.key_env:
+            model, _, variable = name.rpartition("=")
+            key, of_models = os.environ.get(variable), of_models or bool(model)
+            keys.append(f"{model}={key}" if model and key else key)
+        if of_models:
+            return [key for key in keys if key]
         return keys[0] if len(keys) == 1 else keys
 
     @property
@@ -154,14 +157,9 @@ class ModelOptions(ServerOptions):
         return model_name(self.model)
 
     @property
-    def shares(self) -> tuple[ModelShare, ...]:
-        """The models with their weights where there are several; none where one is asked."""
-        return model_shares(self.model)
-
-    @property
     def names(self) -> list[str]:
-        """The names of several models."""
-        return [share.name for share in self.shares]
+        """The names of several models; none where one is asked."""
+        return [share.name for share in model_shares(self.model)]
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -169,22 +167,21 @@ class ModelOptions(ServerOptions):
         base = os.environ.get("OPENAI_BASE_URL")
         if not self.endpoint and base and self.model and not any(name.endswith(".gguf") for name in self.model):
             return (base,)
-        name = None if self.shares else self.name
-        return self.endpoint if name is None else tuple(endpoints_by_model([name], self.endpoint)[name])
-
-    @property
-    def in_flight(self) -> int:
-        """How many traces are in flight where --concurrency is not given."""
-        return SERVER_CONCURRENCY if self.servers else LOCAL_CONCURRENCY
+        if len(self.model) != 1 or self.name is None:
+            return self.endpoint
+        return tuple(endpoints_by_model([self.name], self.endpoint)[self.name])
 
     def priced(self, prices: Sequence[str]) -> tuple[TokenPrice | None, tuple[ModelShare, ...]]:
         """The price of one model, or several models with theirs, written MODEL=in=...,out=... or for all."""
-        names = self.names or [self.name or ""]
-        own = values_by_model("--price", names, prices)
-        if several := [name for name in names if len(own[name]) > 1]:
-            raise InputError(f"there are {len(own[several[0]])} prices for {several[0] or 'one model'}; give one.")
-        parsed = {name: TokenPrice.parse(texts[0]) for name, texts in own.items() if texts}
-        return (None, with_prices(self.shares, parsed)) if self.shares else (parsed.get(names[0]), ())
+        shares = model_shares(self.model)
+        names = [share.name for share in shares] or [self.name or ""]
+        parsed: dict[str, TokenPrice] = {}
+        for name, texts in values_by_model("--price", names, prices).items() if prices else ():
+            if len(texts) > 1:
+                raise InputError(f"there are {len(texts)} prices for {name or 'one model'}; give one.")
+            if texts:
+                parsed[name] = TokenPrice.parse(texts[0])
+        return (None, with_prices(shares, parsed)) if shares else (parsed.get(names[0]), ())
 
     def samplers(self, local: LocalModelOptions, spec: RunSpec) -> list[Sampler]:
         """A sampler per server, or that of the local model, for each of the configuration's models."""
@@ -203,15 +200,16 @@ class ModelOptions(ServerOptions):
 
         if self.servers and not self.model:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
-        if not spec.serving.models:
+        names = self.names if spec.serving.models else []
+        if not names:
             return of_model(self.servers, self.name, self.keys)
-        urls, keys = endpoints_by_model(self.names, self.servers), keys_by_model(self.names, self.keys)
-        for name in self.names:
+        urls, keys = endpoints_by_model(names, self.servers), keys_by_model(names, self.keys)
+        for name in names:
             if not urls[name] and not name.endswith(".gguf"):
                 raise InputError(
                     f"which server has {name}? Give --endpoint {name}=URL, or --endpoint URL for all models."
                 )
-        return mixed(spec, {name: of_model(urls[name], name, keys[name]) for name in self.names})
+        return mixed(spec, {name: of_model(urls[name], name, keys[name]) for name in names})
 
 
 def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any) -> RunSpec:
@@ -222,7 +220,8 @@ def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any
         values["policy"] = typed_policy(values["policy"])
     if "extra_body" in values:
         values["extra_body"] = parse_json_option("--extra-body", values["extra_body"], '{"top_a": 0.1}')
-    values = {"concurrency": model.in_flight, "price": price, "models": models, **values, **own}
+    in_flight = SERVER_CONCURRENCY if model.servers else LOCAL_CONCURRENCY  # where --concurrency is not given
+    values = {"concurrency": in_flight, "price": price, "models": models, **values, **own}
     return RunSpec(sampling=drawn).with_options(**values)
 
 

@@ -1,7 +1,7 @@
 """``pets solve``: questions in, answers out, each with its certificate, under a budget."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from pets.cli.options import (
 from pets.core.budget import amount_words
 from pets.engine import Engine, RunSpec
 from pets.engine.batch import batched
-from pets.engine.estimate import RunEstimate, estimate, parse_expectation, seen_in_store
+from pets.engine.estimate import estimate, parse_expectation, seen_in_store
 from pets.engine.question import instructions
 from pets.engine.resume import bounded_spec
 from pets.errors import InputError
@@ -86,12 +86,13 @@ def solve(
     stopped, and what is finished is not paid for again.
     """
     check_rows_output(output, questions)
-    ray.check(model)
-    if questions is None and ray.ray:
-        raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
-    if questions is None and dry_run.dry_run:
-        parse_expectation(dry_run.dry_run)
+    if ray.ray is not None:
+        ray.check(model)
     if questions is None:
+        if ray.ray:
+            raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
+        if dry_run.dry_run:
+            parse_expectation(dry_run.dry_run)
         raise InputError("which questions? Give a file or a named set (`pets pools questions` lists them).")
     question_set = selection.load(questions)
     if to is not None:
@@ -131,19 +132,14 @@ def solve(
         bounded = bounded_spec(spec, [spec.asked(problem) for problem in question_set.problems], samplers)
         _print_estimate(question_set, bounded, model.name or "", place, dry_run)
         return
-    engine = engine_in(_place(store))
+    if store is None and not Path(DEFAULT_STORE).exists():
+        say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --store {KEEP_NOTHING} keeps nothing.")
+    engine = engine_in(None if store == KEEP_NOTHING else store or DEFAULT_STORE)
     if to is not None:
         _write_wave(engine, files, to)
         return
     _print_origin(engine)
     run_engine(engine, output)
-
-
-def _place(store: str | None) -> str | None:
-    """The file that keeps the run, of which the user hears before it is first written; none if the user wants none."""
-    if store is None and not Path(DEFAULT_STORE).exists():
-        say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --store {KEEP_NOTHING} keeps nothing.")
-    return None if store == KEEP_NOTHING else store or DEFAULT_STORE
 
 
 def _write_wave(engine: Engine, files: FileBatches, path: Path) -> None:
@@ -189,33 +185,28 @@ def _print_estimate(
     problems = [spec.asked(problem) for problem in question_set.problems]
     expected = estimate(problems, spec, model, tokens, seconds, basis)
     policy = spec.spending.policy if isinstance(spec.spending.policy, str) else type(spec.spending.policy).__name__
-    lines = (f"{name:<12} {value}" for name, value in _estimate_rows(expected, policy, texts))
+    limit = "the server's own limit" if expected.max_tokens is None else f"{expected.max_tokens:,} tokens at most"
+    in_all = "not known"
+    if expected.tokens is not None:
+        in_all = f"{expected.tokens:,}, and {expected.prompt_tokens:,} of prompts"
+    longer = f"{expected.times_as_long:.1f} times as long as all traces at once"
+    facts = [
+        ("questions", f"{expected.questions:,}"),
+        ("budget", amount_words(expected.budget, expected.unit)),
+        ("policy", policy),
+        ("traces", f"{expected.traces:,}, about {expected.traces / expected.questions:.1f} per question"),
+        ("per trace", limit),
+        ("tokens", in_all),
+        ("cost", "not known without --price" if expected.cost is None else amount_words(expected.cost, "usd")),
+    ]
+    if expected.waves:
+        facts.append(("waves", f"{expected.waves} at most; {given_up_words(expected.points_given_up)}"))
+    facts.append(("time", longer if expected.seconds is None else f"{clock(expected.seconds)}, {longer}"))
+    facts += [*(("asked with", text) for text in texts), ("by", expected.basis)]
     row = asdict(expected) | {"policy": policy, "instructions": texts}
-    print_rows([row], dry_run.format, lambda: echo(*lines))
+    print_rows([row], dry_run.format, lambda: echo(*(f"{name:<12} {value}" for name, value in facts)))
     if spec.spending.max_traces is not None and expected.traces >= spec.spending.max_traces * expected.questions:
         say(
             f"The budget takes every question to {spec.spending.max_traces} traces, those that all agree on too: "
             "--target-consistency 0.99 would stop earlier."
         )
-
-
-def _estimate_rows(expected: RunEstimate, policy: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What a run would take, as a person reads it."""
-    limit = "the server's own limit" if expected.max_tokens is None else f"{expected.max_tokens:,} tokens at most"
-    yield "questions", f"{expected.questions:,}"
-    yield "budget", amount_words(expected.budget, expected.unit)
-    yield "policy", policy
-    yield "traces", f"{expected.traces:,}, about {expected.traces / expected.questions:.1f} per question"
-    yield "per trace", limit
-    yield (
-        "tokens",
-        "not known" if expected.tokens is None else f"{expected.tokens:,}, and {expected.prompt_tokens:,} of prompts",
-    )
-    yield "cost", "not known without --price" if expected.cost is None else amount_words(expected.cost, "usd")
-    if expected.waves:
-        yield "waves", f"{expected.waves} at most; {given_up_words(expected.points_given_up)}"
-    longer = f"{expected.times_as_long:.1f} times as long as all traces at once"
-    yield "time", longer if expected.seconds is None else f"{clock(expected.seconds)}, {longer}"
-    for text in texts:
-        yield "asked with", text
-    yield "by", expected.basis
