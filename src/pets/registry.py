@@ -269,9 +269,9 @@ def _options(cls: type) -> Mapping[str, Parameter]:
     for name, parameter in inspect.signature(cls).parameters.items():
         if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             hint = hints.get(name)
-            others = {*get_args(hint)} - {NoneType}
-            if NoneType in get_args(hint) and len(others) == 1:  # a value that is written is not None
-                (hint,) = others
+            kinds = get_args(hint)
+            if NoneType in kinds and len(kinds) == 2:  # a value that is written is not None
+                hint = kinds[kinds[0] is NoneType]
             options[name] = parameter.replace(annotation=hint)
     return options
 

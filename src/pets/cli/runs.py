@@ -1,7 +1,7 @@
 """``pets runs``: the runs of a store, one of them closely, two side by side, and their results as files."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from heapq import nsmallest
 from itertools import takewhile
@@ -17,7 +17,6 @@ from pets.cli._run import ANSWER_COLUMNS, answered_words, write_answers
 from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
 from pets.core.budget import amount_words
-from pets.engine.models import ModelShare
 from pets.engine.paired import compare_runs
 from pets.engine.progress import expected_of
 from pets.engine.question import Answer, answer_type_of
@@ -27,7 +26,7 @@ from pets.engine.summary import AnswerSummary
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
-from pets.store import RunSummary, RunView, Store, StoredTrace
+from pets.store import RunSummary, RunView, Store
 from pets.store.database import DEFAULT_STORE
 from pets.store.export import pooled_questions, trace_records
 from pets.store.records import LOST
@@ -75,7 +74,24 @@ def runs(context: click.Context, store: str | None = STORE, form: Format | None 
         return
     with Store.open(context.obj, create=False) as opened:
         summaries = opened.runs()
-    print_rows(map(_summary_facts, summaries), form, lambda: _print_list(summaries))
+
+    def print_people() -> None:
+        if not summaries:
+            say("The store holds no run yet.")
+            return
+        table = make_table(("run", "when", "state"), ("questions", "spent", "budget"), ())
+        for name in ("policy", "model", "set"):
+            table.add_column(name, overflow="fold")
+        for run in summaries:
+            settings = run.settings
+            unit, total = settings.currency.unit, total_so_far(settings, run.questions)
+            spent = f"{run.spent:,}" if unit in ("traces", "tokens") else amount_words(run.spent, unit)
+            numbers = (f"{run.questions:,}", spent, amount_words(total, unit))
+            names = (settings.policy, settings.model, settings.name)
+            table.add_row(str(run.id), _local_time(run.created), run.state, *numbers, *names)
+        print_table(table)
+
+    print_rows(map(_summary_facts, summaries), form, print_people)
 
 
 @runs.verb()
@@ -130,7 +146,15 @@ def export(context: click.Context, run: str, output: ExportOptions, answer: str 
     with Store.open(context.obj, create=False) as opened:
         view = opened.view(run, code=answer)
         if pooled:
-            written = _write_pool(view, output.output, output.texts)
+            kind = spec_of_run(view.settings, view.code).reading.answer
+            found = pooled_questions(view, lambda problem: answer_type_of(problem, kind), texts=output.texts)
+            if not (questions := tuple(found)):
+                raise InputError(f"run {view.id} has no vote yet; a pool needs at least one question with one.")
+            if output.output is None:
+                echo(*map(line_of, questions))
+            else:
+                write_pool(Pool(output.output.name, questions), output.output)
+            written = len(questions)
         else:
             answers = output.what == "results"
             records = (row.to_plain() for row in results(view, restored(view))) if answers else trace_records(view)
@@ -197,36 +221,6 @@ def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str
     cancel_jobs(context.obj, run, servers, answer)
 
 
-def _write_pool(view: RunView, output: Path | None, texts: bool) -> int:
-    answer = spec_of_run(view.settings, view.code).reading.answer
-    questions = tuple(pooled_questions(view, lambda problem: answer_type_of(problem, answer), texts=texts))
-    if not questions:
-        raise InputError(f"run {view.id} has no vote yet; a pool needs at least one question with one.")
-    if output is not None:
-        write_pool(Pool(output.name, questions), output)
-    else:
-        for question in questions:
-            echo(line_of(question))
-    return len(questions)
-
-
-def _print_list(summaries: list[RunSummary]) -> None:
-    if not summaries:
-        say("The store holds no run yet.")
-        return
-    table = make_table(("run", "when", "state"), ("questions", "spent", "budget"), ())
-    for name in ("policy", "model", "set"):
-        table.add_column(name, overflow="fold")
-    for run in summaries:
-        unit = run.settings.currency.unit
-        total = total_so_far(run.settings, run.questions)
-        spent = f"{run.spent:,}" if unit in ("traces", "tokens") else amount_words(run.spent, unit)
-        numbers = (f"{run.questions:,}", spent, amount_words(total, unit))
-        names = (run.settings.policy, run.settings.model, run.settings.name)
-        table.add_row(str(run.id), _local_time(run.created), run.state, *numbers, *names)
-    print_table(table)
-
-
 def _local_time(seconds: float) -> str:
     """The time of this machine, with its zone; ``seconds`` are since 1970."""
     return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds))
@@ -260,7 +254,25 @@ def _summary_facts(run: RunSummary) -> dict[str, Any]:
 def _run_facts(view: RunView) -> Facts:
     """The settings of a run, how far it is, and what its answers are worth by now."""
     summary = view.summary()
-    facts = _summary_facts(summary) | _settings(summary) | {"faults": view.load("faults") or {}} | _models(view)
+    record, spec = view.settings, spec_of_run(view.settings)
+    facts: dict[str, Any] = _summary_facts(summary) | {
+        "budget": record.budget,
+        "cap": spec.spending.max_traces,
+        "seed": spec.serving.seed,
+        "endpoints": list(record.endpoints),
+        "confidence": spec.confidence_kind,
+        "concurrency": spec.pacing.in_flight,
+        "version": record.version,
+        "sampling": asdict(spec.sampling),
+        "faults": view.load("faults") or {},
+    }
+    if shares := spec.serving.models:
+        totals = {total.model: asdict(total) for total in view.by_model()}
+        numbers = ("traces", "votes", "tokens", "prompt_tokens")
+        facts["models"] = [
+            {"model": share.name, "weight": share.weight} | {name: totals.get(at, {}).get(name, 0) for name in numbers}
+            for at, share in enumerate(shares)
+        ]
     if reused := view.reused():
         facts["reused"] = {f"run {run}": traces for run, traces in reused.items()}
     if summary.traces:
@@ -273,39 +285,18 @@ def _run_facts(view: RunView) -> Facts:
     return facts
 
 
-def _models(view: RunView) -> dict[str, Any]:
-    """The models of a mixture, with their weights and what each gave; nothing where one model is asked."""
-    shares = spec_of_run(view.settings).serving.models
-    totals = {total.model: asdict(total) for total in view.by_model()} if shares else {}
-    numbers = ("traces", "votes", "tokens", "prompt_tokens")
-    rows = [
-        {"model": share.name, "weight": share.weight} | {name: totals.get(index, {}).get(name, 0) for name in numbers}
-        for index, share in enumerate(shares)
-    ]
-    return {"models": rows} if rows else {}
-
-
-def _settings(run: RunSummary) -> dict[str, Any]:
-    """The rest of what the run was told."""
-    record, spec = run.settings, spec_of_run(run.settings)
-    return {
-        "budget": record.budget,
-        "cap": spec.spending.max_traces,
-        "seed": spec.serving.seed,
-        "endpoints": list(record.endpoints),
-        "confidence": spec.confidence_kind,
-        "concurrency": spec.pacing.in_flight,
-        "version": record.version,
-        "sampling": asdict(spec.sampling),
-    }
-
-
 def _worth(view: RunView, sampled: set[str]) -> dict[str, Any]:
     """The figures at the end of `pets solve`, and the least certain of the questions that were sampled."""
-    allocator = restored(view)
+    allocator, summary = restored(view), AnswerSummary()
     expected = expected_of(allocator, [problem.id for problem in view.problems()])
-    summary = AnswerSummary()
-    hardest = nsmallest(HARDEST_SHOWN, _certificates(results(view, allocator, texts=False), summary, sampled))
+
+    def certificates() -> Iterator[tuple[float, str]]:
+        for answer in results(view, allocator, texts=False):
+            summary.add(answer)
+            if answer.id in sampled:
+                yield answer.certificate, answer.id
+
+    hardest = nsmallest(HARDEST_SHOWN, certificates())
     facts: dict[str, Any] = {"answered": summary.answered}
     if summary.judged:
         facts["accuracy"] = {
@@ -317,14 +308,6 @@ def _worth(view: RunView, sampled: set[str]) -> dict[str, Any]:
     facts["expected_consistency"] = [round(number, 4) for number in expected]
     facts["hardest"] = [{"id": id, "certificate": round(chance, 4)} for chance, id in hardest]
     return facts
-
-
-def _certificates(answers: Iterator[Answer], summary: AnswerSummary, sampled: set[str]) -> Iterator[tuple[float, str]]:
-    """The certificate and id of every question that was sampled; all answers are added to the summary."""
-    for answer in answers:
-        summary.add(answer)
-        if answer.id in sampled:
-            yield answer.certificate, answer.id
 
 
 def _print_run(facts: Facts) -> None:
@@ -369,20 +352,19 @@ def _question_facts(view: RunView, id: str) -> Facts:
         raise InputError(f"run {view.id} asks no question {id!r}; its first is {problems[0].id!r}." if problems else
                          f"run {view.id} has no question yet.")  # fmt: skip
     answer = next(answer for answer in results(view, restored(view), texts=False) if answer.id == id)
-    traces = takewhile(lambda trace: trace.question == id, view.traces(first=position))
     prompt = problems[position].prompt.content
     messages = prompt if isinstance(prompt, str) else [asdict(message) for message in prompt]
     facts = answer.to_plain() | {"prompt": messages, "answer_type": problems[position].answer_type}
     facts.pop("text", None)
     shares = spec_of_run(view.settings).serving.models
-    return facts | {"sampled": [_trace_facts(trace, shares) for trace in traces]}
-
-
-def _trace_facts(trace: StoredTrace, shares: Sequence[ModelShare]) -> dict[str, Any]:
     names = ("number", "finish", "tokens", "seconds", "error", "text")
-    answers = {"answer": trace.spelling or trace.answer, "canonical": trace.answer}
-    model = {"model": shares[trace.model].name} if shares else {}
-    return answers | {name: getattr(trace, name) for name in names} | model
+    facts["sampled"] = [
+        {"answer": trace.spelling or trace.answer, "canonical": trace.answer}
+        | {name: getattr(trace, name) for name in names}
+        | ({"model": shares[trace.model].name} if shares else {})
+        for trace in takewhile(lambda trace: trace.question == id, view.traces(first=position))
+    ]
+    return facts
 
 
 def _print_question(facts: Facts) -> None:
@@ -455,9 +437,15 @@ def _print_comparison(facts: Facts) -> None:
     if any(side["cost"] is not None for side in facts["runs"]):
         columns.append("cost")
     names = ("run", "model", "policy")
-    rows = [
-        [*(str(side[name]) for name in names), *(_side_cell(side, name) for name in columns)] for side in facts["runs"]
-    ]
+    rows = []
+    for side in facts["runs"]:
+        cells = {name: "-" if side[name] is None else f"{side[name]:,}" for name in columns}
+        if side["accuracy"] is not None:
+            low, high = side["accuracy_interval"]
+            cells["accuracy"] = f"{side['accuracy']:.3f} ({low:.3f} to {high:.3f})"
+        if side["cost"] is not None:
+            cells["cost"] = amount_words(side["cost"], "usd")
+        rows.append([*(str(side[name]) for name in names), *cells.values()])
     print_table(make_table(names, columns, rows))
     different = len(facts["differences"])
     verb = "differs" if different == 1 else "differ"
@@ -472,26 +460,9 @@ def _print_comparison(facts: Facts) -> None:
             f"{paired['second_only']} in the second alone, of {paired['judged']})."
         )
     if different:
-        _print_differences(facts["differences"])
-
-
-def _side_cell(side: Facts, name: str) -> str:
-    value = side[name]
-    if value is None:
-        return "-"
-    if name == "cost":
-        return amount_words(value, "usd")
-    if name == "accuracy":
-        low, high = side["accuracy_interval"]
-        return f"{value:.3f} ({low:.3f} to {high:.3f})"
-    return f"{value:,}"
-
-
-def _print_differences(differences: list[dict[str, Any]]) -> None:
-    rows = [
-        ["-" if difference[name] is None else difference[name] for name in ("id", "first", "second", "gold")]
-        for difference in differences[:DIFFERENCES_SHOWN]
-    ]
-    print_table(make_table(("question", "first", "second", "gold"), (), rows, title="Answers that differ"))
-    if len(differences) > DIFFERENCES_SHOWN:
-        say(f"And {len(differences) - DIFFERENCES_SHOWN:,} more: --format jsonl has them all.")
+        columns = ["id", "first", "second", "gold"]
+        shown = facts["differences"][:DIFFERENCES_SHOWN]
+        rows = [["-" if difference[name] is None else difference[name] for name in columns] for difference in shown]
+        print_table(make_table(("question", *columns[1:]), (), rows, title="Answers that differ"))
+    if different > DIFFERENCES_SHOWN:
+        say(f"And {different - DIFFERENCES_SHOWN:,} more: --format jsonl has them all.")

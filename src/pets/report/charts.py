@@ -71,21 +71,15 @@ def series(result: Result, values: Floats) -> Series:
 
     Points of a sweep are averaged value by value; with one repetition the deviation is 0.
     """
-    points = _points(result)
+    points = list(range(len(result.values)))  # all of a sweep
+    if result.option is None:  # of a curve, evenly on a logarithmic axis from one trace per question on
+        last = result.agree.shape[1] - 1
+        points = np.unique(np.geomspace(min(result.questions, last), last, MAX_POINTS).round().astype(int)).tolist()
     traces, values = result.traces[:, points].mean(axis=0), values[:, points]
     deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(points))
     order = np.argsort(traces, kind="stable")
     mean = values.mean(axis=0)[order]
     return Series.about(result.policy, result.option is not None, traces[order], mean, deviation[order])
-
-
-def _points(result: Result) -> list[int]:
-    """All points of a sweep; of a curve, evenly on a logarithmic axis from one trace per question on."""
-    if result.option is not None:
-        return list(range(len(result.values)))
-    last = result.agree.shape[1] - 1
-    points = np.geomspace(min(result.questions, last), last, MAX_POINTS).round().astype(int)
-    return sorted(set(points.tolist()))
 
 
 def draw_curves(pool: PoolResult) -> Chart:
@@ -99,26 +93,23 @@ def draw_curves(pool: PoolResult) -> Chart:
     parts = {"all questions at once": batches, "questions one by one, after training on others": streams}
     styles = line_styles(dict.fromkeys(result.policy for result in pool.results))
     legend = legend_of([series(result, result.consistency) for result in pool.results], styles)
-    panels = [_row(pool, name, results, styles, legend) for name, results in parts.items() if results]
+    rows = []
+    for name, results in parts.items():
+        if not results:
+            continue
+        consistency = [series(result, result.consistency) for result in results]
+        ceiling = [Bound(float(results[0].ceiling.mean()), "all traces of the policy's half")]
+        bounds = ceiling if pool.config.reference == "disjoint" else []
+        panels = [curve_panel(consistency, styles, "self-consistency", pool.size, bounds, legend)]
+        if pool.pass_at_1 is not None:
+            accuracy = [series(result, result.accuracy) for result in results]
+            bounds = accuracy_bounds(pool.vote_accuracy, pool.pass_at_1)
+            panels.append(curve_panel(accuracy, styles, "accuracy", pool.size, bounds, legend))
+        rows.append({"title": {"text": name, "fontSize": 13}, "hconcat": panels})
     weights = ", votes weighted by confidence" if pool.config.weighted else ""
     counts = f"{pool.pool}: {pool.questions} questions, {pool.size} traces each, {pool.config.repetitions} draws."
     title = f"How often the vote is {TARGETS[pool.config.reference]}{weights}"
-    return titled({"vconcat": panels}, title, [counts, *CURVES_LEGEND])
-
-
-def _row(
-    pool: PoolResult, name: str, results: Sequence[Result], styles: Mapping[str, LineStyle], legend: Mapping[str, Any]
-) -> Chart:
-    """The panels of one setting beside each other, with a legend in common."""
-    consistency = [series(result, result.consistency) for result in results]
-    ceiling = [Bound(float(results[0].ceiling.mean()), "all traces of the policy's half")]
-    bounds = ceiling if pool.config.reference == "disjoint" else []
-    panels = [curve_panel(consistency, styles, "self-consistency", pool.size, bounds, legend)]
-    if pool.pass_at_1 is not None:
-        accuracy = [series(result, result.accuracy) for result in results]
-        bounds = accuracy_bounds(pool.vote_accuracy, pool.pass_at_1)
-        panels.append(curve_panel(accuracy, styles, "accuracy", pool.size, bounds, legend))
-    return {"title": {"text": name, "fontSize": 13}, "hconcat": panels}
+    return titled({"vconcat": rows}, title, [counts, *CURVES_LEGEND])
 
 
 def accuracy_bounds(vote_accuracy: float | None, pass_at_1: float | None) -> list[Bound]:
@@ -147,23 +138,20 @@ def curve_panel(
     """
     rows = [row for line in lines for row in line.rows()]
     legend = legend_of(lines, styles) if legend is None else legend
-    values: dict[str, Any] = {"name": name, "x": trace_axis(size), "span": _span(rows, bounds), "rows": rows}
+    # All means and whiskers and most of the bands, with some air: a few wide bands must not press the lines flat.
+    shown = [row["mean"] for row in rows] + [bound.value for bound in bounds]
+    shown += [row[end] for row in rows if row["swept"] for end in ("low", "high")]
+    low = min(*shown, float(np.quantile([row["low"] for row in rows], 0.2)))
+    high = max(*shown, float(np.quantile([row["high"] for row in rows], 0.8)))
+    air = 0.05 * max(high - low, 0.02)
+    span = [round(max(0.0, low - air), 4), round(min(1.0, high + air), 4)]
+    values: dict[str, Any] = {"name": name, "x": trace_axis(size), "span": span, "rows": rows}
     values |= {"colour": legend["color"], "dashes": legend["strokeDash"], "shape": legend["shape"]}
     panel = template("curve_panel", **values)
     for bound in bounds:
         named = [{"mean": bound.value, "name": f"{bound.name} {bound.value:.1%}"}]
         panel["layer"] += template("curve_bound", **values, values=named)["layer"]
     return panel
-
-
-def _span(rows: Sequence[dict[str, Any]], bounds: Sequence[Bound]) -> list[float]:
-    """All means and whiskers and most of the bands, with some air: a few wide bands must not press the lines flat."""
-    shown = [row["mean"] for row in rows] + [bound.value for bound in bounds]
-    shown += [row[end] for row in rows if row["swept"] for end in ("low", "high")]
-    low = min(*shown, float(np.quantile([row["low"] for row in rows], 0.2)))
-    high = max(*shown, float(np.quantile([row["high"] for row in rows], 0.8)))
-    air = 0.05 * max(high - low, 0.02)
-    return [round(max(0.0, low - air), 4), round(min(1.0, high + air), 4)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,7 +174,9 @@ def spreads(results: PoolResult, level: float = LEVEL) -> list[Spread]:
             continue
         point = int(np.abs(mean_curve(result)[0] - spend).argmin())  # the nearest
         rows = [allocation.at(point) for allocation in result.allocations[:repetitions]]
-        spread.append(Spread(label, _known_mean(rows) if rows else None))
+        finite = np.isfinite(rows)  # a question that trained every time has no mean
+        means = np.where(finite, rows, 0.0).sum(axis=0) / np.maximum(1, finite.sum(axis=0))
+        spread.append(Spread(label, np.where(finite.any(axis=0), means, np.nan) if rows else None))
     return spread
 
 
@@ -200,7 +190,11 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
     """A panel for each policy, a dot for each question, and the mean of each tenth of the leader's share."""
     panels = spreads(results, level)
     shares = np.array([leader_share(question) for question in pool.questions])
-    axes = _difficulty_axes(panels, shares, results.size)
+    # What the axes of all panels span; a question that got no trace stands at a tick of its own.
+    none = any(bool(np.any(spread.traces < 1)) for spread in panels if spread.traces is not None)
+    ticks = [NO_TRACE_AT] * none + [2**power for power in range(20) if 2**power <= results.size]
+    domain = [0.8 * (NO_TRACE_AT if none else 1), results.size * 1.25]
+    axes = {"shares": [min(0.95, float(shares.min())) - 0.03, 1.03], "domain": domain, "ticks": ticks}
     of = " of what is attainable" if results.config.reference == "disjoint" else ""
     return titled(
         template("difficulty", panels=[_difficulty_panel(spread, pool, shares, axes) for spread in panels]),
@@ -208,21 +202,6 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
         f"Traces of each question where {level:.0%}{of} of the votes are those of all {results.size} traces; "
         "lines: mean of each tenth.",
     )
-
-
-def _known_mean(rows: Sequence[Floats]) -> Floats:
-    """The mean of what is known of each question; a question that trained every time has none."""
-    finite = np.isfinite(rows)
-    means = np.where(finite, rows, 0.0).sum(axis=0) / np.maximum(1, finite.sum(axis=0))
-    return np.where(finite.any(axis=0), means, np.nan)
-
-
-def _difficulty_axes(panels: Sequence[Spread], shares: Floats, size: int) -> dict[str, Any]:
-    """What the axes of all panels span; a question that got no trace stands at a tick of its own."""
-    none = any(bool(np.any(spread.traces < 1)) for spread in panels if spread.traces is not None)
-    ticks = [NO_TRACE_AT] * none + [2**power for power in range(20) if 2**power <= size]
-    domain = [0.8 * (NO_TRACE_AT if none else 1), size * 1.25]
-    return {"shares": [min(0.95, float(shares.min())) - 0.03, 1.03], "domain": domain, "ticks": ticks}
 
 
 def _difficulty_panel(spread: Spread, pool: LabelledPool, shares: Floats, axes: Mapping[str, Any]) -> Chart:
@@ -268,8 +247,16 @@ def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Cha
 
     On the diagonal certificates are what they say; under it they promise too much.
     """
-    styles = {_label(name, calibrations[name]): style for name, style in line_styles(calibrations).items()}
-    rows = [row for name, scores in calibrations.items() for row in _bin_rows(_label(name, scores), scores)]
+    labels = {name: f"{name} ({scores.error:.3f})" for name, scores in calibrations.items()}
+    styles = {labels[name]: style for name, style in line_styles(calibrations).items()}
+    rows: list[dict[str, Any]] = []
+    for name, scores in calibrations.items():
+        for bucket in scores.bins:
+            rows.append({"label": labels[name], "bin": bucket.low, "count": bucket.count})
+            if bucket.certificate is not None and bucket.right is not None:
+                low, high = wilson(bucket.right, bucket.count)
+                rows[-1] |= {"certificate": bucket.certificate, "right": bucket.right, "low": low, "high": high}
+        rows.append({"label": labels[name], "bin": 1.0, "count": scores.bins[-1].count})  # where the last one ends
     legend = by_label(styles, points=styles)
     few, dashes = f"datum.count < {FEW}", legend["strokeDash"]
     return titled(
@@ -277,18 +264,3 @@ def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Cha
         title,
         f"Whiskers: 95 % intervals; faint: fewer than {FEW} certificates; beside each name its calibration error.",
     )
-
-
-def _label(name: str, calibration: Calibration) -> str:
-    return f"{name} ({calibration.error:.3f})"
-
-
-def _bin_rows(label: str, calibration: Calibration) -> list[dict[str, Any]]:
-    """A row for each bin, with its dot where it has certificates, and one where the last of them ends."""
-    rows: list[dict[str, Any]] = []
-    for bucket in calibration.bins:
-        rows.append({"label": label, "bin": bucket.low, "count": bucket.count})
-        if bucket.certificate is not None and bucket.right is not None:
-            low, high = wilson(bucket.right, bucket.count)
-            rows[-1] |= {"certificate": bucket.certificate, "right": bucket.right, "low": low, "high": high}
-    return [*rows, {"label": label, "bin": 1.0, "count": calibration.bins[-1].count}]

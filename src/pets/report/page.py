@@ -108,16 +108,31 @@ class Page:
         self._parts.append('<div class="charts">')
         for chart in charts:
             id = f"chart{next(self._numbers)}"
+            data = json.dumps(page_chart(chart), separators=(",", ":")).replace("<", "\\u003c")  # ends no element
             self._parts.append(
                 f'<figure data-chart="{id}" role="img" aria-label="{escape(words)}">'
                 f'<div aria-hidden="true">{drawn_svg(chart)}</div></figure>'
-                f'<script type="application/json" id="{id}">{_json(page_chart(chart))}</script>'
+                f'<script type="application/json" id="{id}">{data}</script>'
             )
         self._parts.append("</div>")
 
     def questions(self, questions: Sequence[VotedQuestion]) -> None:
         """Questions with their votes, and the traces that can be read."""
-        self._parts += [_question(question) for question in questions]
+        for question in questions:
+            answer = "no answer" if question.answer is None else escape(cut(question.answer))
+            certain = [] if question.certificate is None else [f"certificate {question.certificate:.0%}"]
+            facts = "; ".join(map(escape, [*certain, *question.facts]))
+            traces = "".join(
+                f"<details><summary>{escape(name)}</summary><pre tabindex=0>{escape(text)}</pre></details>"
+                for name, text in question.traces
+            )
+            first = "its trace" if len(question.traces) == 1 else f"its first {len(question.traces)} traces"
+            read = f'<details class="traces"><summary>Read {first}</summary>{traces}</details>' if traces else ""
+            self._parts.append(
+                f'<div class="row"><h3>{escape(question.id)}</h3><p>{escape(question.text)}</p>'
+                f'<p><b{" class=bad" if question.wrong else ""}>{answer}</b> <span class="faint">{facts}</span></p>'
+                f'{question.bar()}<p class="faint">{escape(question.counts())}</p>{read}</div>'
+            )
 
     def table(
         self,
@@ -139,13 +154,21 @@ class Page:
             for name, number in zip(columns, numbers, strict=True)
         )
         kinds_of = row_kinds or [()] * len(rows)
-        body = "".join(
-            f'<tr data-kinds="{" ".join(kind)}">{"".join(map(_cell, cells))}</tr>'
-            for cells, kind in zip(rows, kinds_of, strict=True)
-        )
+        body = ""
+        for cells, kind in zip(rows, kinds_of, strict=True):
+            body += f'<tr data-kinds="{" ".join(kind)}">'
+            for cell in cells:
+                value = "" if cell.value is None else f' class=number data-value="{cell.value:.10g}"'
+                body += f"<td{value}>{escape(cell.text)}{cell.html}</td>"
+            body += "</tr>"
+        if kinds is not None:
+            choices = "".join(f'<option value="{kind}">{escape(words)}</option>' for kind, words in kinds.items())
+            self._parts.append(
+                f'<div class="tools" data-for="{id}"><input type="search" placeholder="search" aria-label="search">'
+                f'<select aria-label="which rows are shown">{choices}</select><output></output></div>'
+            )
         self._parts.append(
-            (_tools(id, kinds) if kinds is not None else "")
-            + f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(self._heading)}: table {id[5:]}">'
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(self._heading)}: table {id[5:]}">'
             f'<table id="{id}" data-sortable>'
             f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
         )
@@ -171,13 +194,14 @@ class Page:
         """The page."""
         folder = files("pets.report")
         style = folder.joinpath("palette.css").read_text("utf-8") + folder.joinpath("page.css").read_text("utf-8")
-        script = folder.joinpath("page.js").read_text("utf-8")
-        library = f"<script>{_script(javascript())}</script>" if self._has_charts else ""
+        scripts = (javascript() if self._has_charts else "", folder.joinpath("page.js").read_text("utf-8"))
+        charts, script = (text.replace("</script", "<\\/script") for text in scripts)
+        library = f"<script>{charts}</script>" if charts else ""
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<style>{style}</style></head><body><main>{''.join(self._parts)}</main>{library}"
-            f'<script type="module">{_script(script)}</script></body></html>\n'
+            f'<script type="module">{script}</script></body></html>\n'
         )
 
 
@@ -191,43 +215,3 @@ def cut_head(text: str, characters: int) -> str:
     """The end of a text in one line: what is asked last is the question."""
     line = " ".join(text.split())
     return line if len(line) <= characters else f"…{line[1 - characters :]}"
-
-
-def _json(chart: Chart) -> str:
-    """Data for a script element: nothing in it can end the element."""
-    return json.dumps(chart, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _script(text: str) -> str:
-    return text.replace("</script", "<\\/script")
-
-
-def _cell(cell: Cell) -> str:
-    value = "" if cell.value is None else f' class=number data-value="{cell.value:.10g}"'
-    return f"<td{value}>{escape(cell.text)}{cell.html}</td>"
-
-
-def _tools(id: str, kinds: Mapping[str, str]) -> str:
-    choices = "".join(f'<option value="{kind}">{escape(words)}</option>' for kind, words in kinds.items())
-    return (
-        f'<div class="tools" data-for="{id}"><input type="search" placeholder="search" aria-label="search">'
-        f'<select aria-label="which rows are shown">{choices}</select><output></output></div>'
-    )
-
-
-def _question(question: VotedQuestion) -> str:
-    answer = "no answer" if question.answer is None else escape(cut(question.answer))
-    certain = [] if question.certificate is None else [f"certificate {question.certificate:.0%}"]
-    facts = "; ".join(map(escape, [*certain, *question.facts]))
-    traces = "".join(
-        f"<details><summary>{escape(name)}</summary><pre tabindex=0>{escape(text)}</pre></details>"
-        for name, text in question.traces
-    )
-    number = len(question.traces)
-    first = "its trace" if number == 1 else f"its first {number} traces"
-    read = f'<details class="traces"><summary>Read {first}</summary>{traces}</details>' if traces else ""
-    return (
-        f'<div class="row"><h3>{escape(question.id)}</h3><p>{escape(question.text)}</p>'
-        f'<p><b{" class=bad" if question.wrong else ""}>{answer}</b> <span class="faint">{facts}</span></p>'
-        f'{question.bar()}<p class="faint">{escape(question.counts())}</p>{read}</div>'
-    )

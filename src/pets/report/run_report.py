@@ -96,7 +96,11 @@ def read_run(view: RunView) -> RunData:
     mean = sum(answer.traces for answer in answers) / len(answers)
     most = min(MAX_HORIZON, max(MIN_HORIZON, round(HORIZON * mean)))
     questions = _questions(view, spec, problems, allocator)
-    looked_at = [(index, answers[index].id) for index in least_certain(answers)[:LOOKED_AT]]
+    samples = {}
+    for index in least_certain(answers)[:LOOKED_AT]:
+        id = answers[index].id
+        own = takewhile(lambda trace, id=id: trace.question == id, view.traces(first=index))  # type: ignore[misc]
+        samples[id] = list(islice((trace for trace in own if trace.part is None), TRACES_READ))
     uniform, spent = budget_curves(questions, certify.fit.prior, allocator.policy, most=most, zone=certify.zone)
     return RunData(
         view,
@@ -106,7 +110,7 @@ def read_run(view: RunView) -> RunData:
         certify.expected(decisions),
         uniform,
         None if spec.reading.soft else spent,
-        {id: _first_traces(view, index, id) for index, id in looked_at},
+        samples,
     )
 
 
@@ -125,23 +129,11 @@ def _questions(view: RunView, spec: RunSpec, problems: Sequence[Problem], alloca
         traces = [trace for trace in groups.get(id, []) if trace.part is None]
         question = OpenQuestion(problem, spec.reading.answer)
         names = question.restore(trace.answer for trace in traces if trace.answer is not None)
-        classes = dict.fromkeys(names.values())
-        right = [name for name in classes if question.is_right(name)]
-        known = question.is_right(None) is not None
-        questions.append(
-            RunQuestion(
-                allocator.tally(id),
-                tuple(None if trace.answer is None else names[trace.answer] for trace in traces),
-                tuple(trace.tokens for trace in traces),
-                frozenset(right) if known else None,
-            )
-        )
+        right = frozenset(name for name in dict.fromkeys(names.values()) if question.is_right(name))
+        classes = tuple(None if trace.answer is None else names[trace.answer] for trace in traces)
+        tokens, known = tuple(trace.tokens for trace in traces), question.is_right(None) is not None
+        questions.append(RunQuestion(allocator.tally(id), classes, tokens, right if known else None))
     return questions
-
-
-def _first_traces(view: RunView, index: int, id: str) -> list[StoredTrace]:
-    own = takewhile(lambda trace: trace.question == id, view.traces(first=index))
-    return list(islice((trace for trace in own if trace.part is None), TRACES_READ))
 
 
 def run_page(view: RunView) -> str:
@@ -160,14 +152,29 @@ def run_page(view: RunView) -> str:
         page.warning(no_votes)
     page.tiles(_tiles(run, summary))
     _budget_section(page, run, summary)
-    _difficulty_section(page, run)
+    page.section(
+        "Where the budget went",
+        "Hard questions, whose traces disagree, get more traces. A dot is all questions at its place; the bars compare "
+        "what equal shares would give each kind of question with what it got.",
+    )
+    policy, rows = settings.policy, agreement_classes(run.answers)
+    shown = run.answers[:: max(1, -(-len(run.answers) // CHART_QUESTIONS))]
+    words = "; ".join(f"{name}: {questions:,} questions, {traces:,} traces" for name, questions, traces in rows)
+    page.charts([draw_spending(policy, shown, run.mean_traces), draw_shares(policy, run.answers)], f"{words}.")
     _certificate_section(page, run)
     _merge_section(page, run)
     page.section("Questions to look at", "The least certain answers first. Bars are votes; open a trace to read it.")
     page.questions([_voted(run, index) for index in least_certain(run.answers)[:LOOKED_AT]])
     _table_section(page, run)
     _cost_section(page, run, no_votes)
-    _again_section(page, run)
+    commands = commands_of(view, len(run.problems))
+    file = f" {QUESTIONS} is the file of the questions ({settings.name})." if QUESTIONS in commands.split() else ""
+    words = "The first command samples it anew, the second goes on with this run, the third writes this page."
+    if is_stream(settings):
+        words = "The first command goes on with this stream, the second writes this page."
+    page.section("How to make it again", words + file)
+    page.code(commands)
+    page.notes([f"Made by pets {settings.version or 'of an unknown version'}."])
     return page.html()
 
 
@@ -251,19 +258,6 @@ def _budget_section(page: Page, run: RunData, summary: AnswerSummary) -> None:
     page.charts(charts, words)
 
 
-def _difficulty_section(page: Page, run: RunData) -> None:
-    page.section(
-        "Where the budget went",
-        "Hard questions, whose traces disagree, get more traces. A dot is all questions at its place; the bars compare "
-        "what equal shares would give each kind of question with what it got.",
-    )
-    shown = run.answers[:: max(1, -(-len(run.answers) // CHART_QUESTIONS))]
-    policy = run.view.settings.policy
-    rows = agreement_classes(run.answers)
-    words = "; ".join(f"{name}: {questions:,} questions, {traces:,} traces" for name, questions, traces in rows)
-    page.charts([draw_spending(policy, shown, run.mean_traces), draw_shares(policy, run.answers)], f"{words}.")
-
-
 def _certificate_section(page: Page, run: RunData) -> None:
     certified = [answer for answer in run.answers if answer.answer is not None]
     if not certified:
@@ -342,30 +336,22 @@ def _table_section(page: Page, run: RunData) -> None:
     choices = {"": "all questions", "unsure": f"certificate under {CERTAIN:.0%}", "none": "no answer"}
     if judged:
         choices["wrong"] = "not gold"
-    rows = [_row(run, index, judged) for index in indices]
-    kinds = [_kinds(run.answers[index]) for index in indices]
-    page.table(columns, rows, choices, kinds, rising="certificate")
-
-
-def _row(run: RunData, index: int, judged: bool) -> list[Cell]:
-    answer, question = run.answers[index], _voted(run, index)
-    gold = [Cell("" if answer.gold is None else cut(answer.gold))] if judged else []
-    return [
-        Cell(answer.id),
-        Cell(cut_head(_text_of(run, index), TEXT_CHARACTERS)),
-        Cell("no answer" if answer.answer is None else cut(answer.answer)),
-        *gold,
-        Cell(question.counts(), html=question.bar()),
-        Cell(f"{answer.certificate:.1%}", answer.certificate),
-        Cell(f"{answer.traces:,}", answer.traces),
-        Cell(f"{answer.tokens:,}", answer.tokens),
-    ]
-
-
-def _kinds(answer: Answer) -> list[str]:
-    """By which choices of the table's filter the row is shown."""
-    kinds = {"wrong": answer.right is False, "unsure": answer.certificate < CERTAIN, "none": answer.answer is None}
-    return [name for name, holds in kinds.items() if holds]
+    rows, row_kinds = [], []
+    for index in indices:
+        answer, question = run.answers[index], _voted(run, index)
+        kinds = {"wrong": answer.right is False, "unsure": answer.certificate < CERTAIN, "none": answer.answer is None}
+        row_kinds.append([name for name, holds in kinds.items() if holds])
+        rows.append([
+            Cell(answer.id),
+            Cell(cut_head(_text_of(run, index), TEXT_CHARACTERS)),
+            Cell("no answer" if answer.answer is None else cut(answer.answer)),
+            *([Cell("" if answer.gold is None else cut(answer.gold))] if judged else []),
+            Cell(question.counts(), html=question.bar()),
+            Cell(f"{answer.certificate:.1%}", answer.certificate),
+            Cell(f"{answer.traces:,}", answer.traces),
+            Cell(f"{answer.tokens:,}", answer.tokens),
+        ])  # fmt: skip
+    page.table(columns, rows, choices, row_kinds, rising="certificate")
 
 
 def _cost_section(page: Page, run: RunData, no_votes: str) -> None:
@@ -395,18 +381,6 @@ def _cost_section(page: Page, run: RunData, no_votes: str) -> None:
         page.notes(notes)
 
 
-def _again_section(page: Page, run: RunData) -> None:
-    settings = run.view.settings
-    commands = commands_of(run.view, len(run.problems))
-    file = f" {QUESTIONS} is the file of the questions ({settings.name})." if QUESTIONS in commands.split() else ""
-    words = "The first command samples it anew, the second goes on with this run, the third writes this page."
-    if is_stream(settings):
-        words = "The first command goes on with this stream, the second writes this page."
-    page.section("How to make it again", words + file)
-    page.code(commands)
-    page.notes([f"Made by pets {settings.version or 'of an unknown version'}."])
-
-
 def draw_budget(
     policy: str,
     name: str,
@@ -418,25 +392,17 @@ def draw_budget(
     """Self-consistency or accuracy (``name``) against traces: uniform's line, the run's line, and a dot for its end."""
     label = f"{policy} (this run)"
     styles = {label: LineStyle(colour_of(policy)), EQUAL: LineStyle(colour_of("uniform"), DASHED)}
-    mean, low, high = (np.array([value]) for value in end)
-    lines = [
-        *_lines(EQUAL, name, uniform, max(2.0, np.ceil(mean_traces))),
-        *_lines(label, name, run, np.inf),
-        Series(label, True, np.array([mean_traces]), mean, low, high),
-    ]
+    lines = []
+    # Accuracy only up to a budget: gold may be an answer that no trace has given yet.
+    for own, curves, budget in ((EQUAL, uniform, max(2.0, np.ceil(mean_traces))), (label, run, np.inf)):
+        if curves is not None and name == "self-consistency":
+            lines.append(Series.about(own, False, curves.traces, curves.consistency, curves.consistency_reach))
+        elif curves is not None and curves.accuracy is not None and curves.accuracy_reach is not None:
+            part = curves.traces <= budget
+            columns = (curves.traces[part], curves.accuracy[part], curves.accuracy_reach[part])
+            lines.append(Series.about(own, False, *columns))
+    lines.append(Series(label, True, np.array([mean_traces]), *(np.array([value]) for value in end)))
     return curve_panel(lines, styles, name, AXIS_AIR * max(float(line.traces[-1]) for line in lines))
-
-
-def _lines(label: str, name: str, curves: BudgetCurves | None, budget: float) -> list[Series]:
-    """The line of one metric; accuracy only up to a budget, for gold may be an answer that no trace has given yet."""
-    if curves is None:
-        return []
-    if name == "self-consistency":
-        return [Series.about(label, False, curves.traces, curves.consistency, curves.consistency_reach)]
-    if curves.accuracy is None or curves.accuracy_reach is None:
-        return []
-    part = curves.traces <= budget
-    return [Series.about(label, False, curves.traces[part], curves.accuracy[part], curves.accuracy_reach[part])]
 
 
 def agreement(answer: Answer) -> float:
