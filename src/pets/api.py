@@ -52,8 +52,6 @@ ASK_TRACES = 16
 ASK_CONSISTENCY = 0.99
 ASK_TIMEOUT_S = 600.0
 SEEDS_PER_QUESTION = 1 << 12  # of a voter's, so that no two of its questions share one
-
-
 FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?: ([A-Z]+\b|\d[\d.]*\b|[^\s`]*[=:/][^\s`]*[^\s`.,;:]))?")
 DECLARED = [spec for section in (*SECTIONS.values(), ReplayConfig) for spec in fields(section)]
 KEYWORDS = {"endpoint": "endpoint", "model": "model", "key-env": "key", "workers": "workers", "new": "new"} | {
@@ -132,6 +130,14 @@ def solve(
 
     async def run() -> Solution:
         with ProgressLine(progress) as line:
+            unkept = ""
+            if store == DEFAULT_STORE:  # where another process could not make the policy or answer type, none is used
+                try:
+                    objects = {name: value for name, value in options.items() if name in ("policy", "answer")}
+                    (spec or RunSpec()).with_options(**objects).to_plain()
+                except InputError as error:
+                    unkept = str(error)
+                    line.say(f"This run is not kept: {unkept}")
             engine = Engine(
                 questions,
                 endpoint=endpoint,
@@ -139,12 +145,16 @@ def solve(
                 key=key,
                 headers=headers,
                 sampler=sampler,
-                store=_kept_in(store, spec, options, line),
+                store=None if unkept else store,
                 new=new,
                 spec=spec,
                 **options,
             )
-            _announce(engine, line)
+            if engine.stored_run is not None:
+                paid = "it asked the same: nothing is paid again" if engine.origin == "finished" else "it goes on"
+                line.say(f"Run {engine.stored_run.id} of {engine.store_name}: {paid}. new=True begins another.")
+            elif engine.store_name:
+                line.say(f"This run is kept in {engine.store_name}, for `pets runs` too; store=None keeps nothing.")
             async with engine:
                 watching = asyncio.create_task(line.watch(engine))
                 try:
@@ -481,31 +491,6 @@ def _sources(
     spec = spec.with_options(models=model_shares(model), headers=tuple(sorted(headers or ())))
     name = ", ".join(map(str, spec.serving.models)) or model_name(model)
     return spec, sources_of(sampler, endpoint, name, key, headers, spec)
-
-
-def _kept_in(
-    store: str | Path | None, spec: RunSpec | None, options: RunOptions, line: ProgressLine
-) -> str | Path | None:
-    """The store; none where it is the usual one, and another process could not make the policy or answer type."""
-    if store != DEFAULT_STORE:
-        return store
-    objects = {name: value for name, value in options.items() if name in ("policy", "answer")}
-    described = (spec or RunSpec()).with_options(**objects)
-    try:
-        described.to_plain()
-    except InputError as error:
-        line.say(f"This run is not kept: {error}")
-        return None
-    return store
-
-
-def _announce(engine: Engine, line: ProgressLine) -> None:
-    """Say where the run is kept."""
-    if engine.stored_run is None and engine.store_name:
-        line.say(f"This run is kept in {engine.store_name}, for `pets runs` too; store=None keeps nothing.")
-    elif engine.stored_run is not None:
-        paid = "it asked the same: nothing is paid again" if engine.origin == "finished" else "it goes on"
-        line.say(f"Run {engine.stored_run.id} of {engine.store_name}: {paid}. new=True begins another.")
 
 
 async def _arriving(questions: Any) -> AsyncIterator[Problem]:

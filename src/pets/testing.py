@@ -97,7 +97,10 @@ def run(policy: Policy, seed: int, *, relabel: Relabel = str) -> list[Launch]:
     flying: list[Launch] = []
     while True:
         batch = allocator.ask(int(rng.integers(1, 6 - len(flying) if len(flying) < 5 else 2)))
-        _check_limits(allocator)
+        budget = allocator.budget
+        assert budget.spent + budget.reserved <= budget.total, f"over budget: {budget}"
+        most = max(allocator.tally(question.id).launched for question in QUESTIONS)
+        assert most <= MAX_TRACES, f"{most} traces for a question, the cap is {MAX_TRACES}"
         launches += batch
         flying += batch
         if not flying:
@@ -106,14 +109,6 @@ def run(policy: Policy, seed: int, *, relabel: Relabel = str) -> list[Launch]:
         answer = None if rng.random() < 0.1 else relabel("ABCD"[rng.choice(4, p=theta[launch.question])])
         confidence = float(np.round(rng.gamma(40.0, 0.2), 3))
         allocator.tell(Trace(launch.question, launch.number, answer, confidence, tokens=100))
-
-
-def _check_limits(allocator: Allocator) -> None:
-    budget = allocator.budget
-    assert budget.spent + budget.reserved <= budget.total, f"over budget: {budget}"
-    for question in QUESTIONS:
-        launched = allocator.tally(question.id).launched
-        assert launched <= MAX_TRACES, f"{launched} traces for {question.id}, the cap is {MAX_TRACES}"
 
 
 def _value(policy: Policy, path: list[str | None], view: View, relabel: Relabel) -> float:
@@ -174,21 +169,17 @@ def check_equivalence(answer_type: AnswerType, forms: Sequence[str], seed: int) 
         for form, name in merged.items():
             first = next(seen for seen in order if merged[seen] == name)
             assert name == first, f"{form!r} is named {name!r}, but {first!r} was seen first"
-        assert _one_by_one(answer_type, order) == merged, f"classes fed one by one differ from merge: {order}"
+        # What a live run knows: the names that it was told, moved by each merge that it was told of.
+        classes, names = answer_type.classes(), dict[str, str]()
+        for form in order:
+            names.setdefault(form, form)
+            for absorbed, into in classes.add(form):
+                names = {member: into if name == absorbed else name for member, name in names.items()}
+        assert names == merged, f"classes fed one by one differ from merge: {order}"
 
 
 def _partition(merged: dict[str, str]) -> set[frozenset[str]]:
     return {frozenset(form for form in merged if merged[form] == name) for name in merged.values()}
-
-
-def _one_by_one(answer_type: AnswerType, order: Sequence[str]) -> dict[str, str]:
-    """What a live run knows: the names that it was told, moved by each merge that it was told of."""
-    classes, names = answer_type.classes(), dict[str, str]()
-    for form in order:
-        names.setdefault(form, form)
-        for absorbed, into in classes.add(form):
-            names = {member: into if name == absorbed else name for member, name in names.items()}
-    return names
 
 
 def check_sampler(
@@ -209,24 +200,21 @@ def check_sampler(
     >>> from pets.samplers.function import FunctionSampler
     >>> check_sampler(FunctionSampler(lambda question: f"{question} 4"))
     """
-    asyncio.run(_check_open_sampler(sampler, prompt, sampling, seeded, refused))
 
-
-async def _check_open_sampler(
-    sampler: Sampler, prompt: Prompt, sampling: Sampling, seeded: bool, refused: Prompt | None
-) -> None:
-    async with sampler:
-        single = [await _draw(sampler, prompt, 1, seed, sampling) for seed in range(7, 11)]
-        batch = await _draw(sampler, prompt, 4, 7, sampling)
-        if seeded:
-            assert _texts(batch) == [text for own in single for text in _texts(own)][: len(batch)], (
-                "trace i of a request is not the trace of seed + i"
-            )
-        await check_overlap(sampler, prompt, sampling, single if seeded else None)
-        if refused is not None:
-            await check_refusal(sampler, refused, sampling)
+    async def check() -> None:
+        async with sampler:
+            single = [await _draw(sampler, prompt, 1, seed, sampling) for seed in range(7, 11)]
+            batch = await _draw(sampler, prompt, 4, 7, sampling)
+            if seeded:
+                expected = [trace.text for own in single for trace in own][: len(batch)]
+                assert [trace.text for trace in batch] == expected, "trace i of a request is not the trace of seed + i"
+            await check_overlap(sampler, prompt, sampling, single if seeded else None)
+            if refused is not None:
+                await check_refusal(sampler, refused, sampling)
+            await sampler.close()
         await sampler.close()
-    await sampler.close()
+
+    asyncio.run(check())
 
 
 async def check_overlap(
@@ -240,9 +228,8 @@ async def check_overlap(
     batches = await asyncio.gather(*calls)
     await asyncio.wait([cancelled])
     if expected is not None:
-        assert [_texts(batch) for batch in batches] == [_texts(own) for own in expected], (
-            "calls that overlap gave other traces than the same calls one by one"
-        )
+        found, alone = ([[trace.text for trace in batch] for batch in part] for part in (batches, expected))
+        assert found == alone, "calls that overlap gave other traces than the same calls one by one"
 
 
 async def check_refusal(sampler: Sampler, prompt: Prompt, sampling: Sampling) -> None:
@@ -263,10 +250,6 @@ async def _draw(sampler: Sampler, prompt: Prompt, n: int, seed: int, sampling: S
         assert isinstance(trace, Completion), f"a trace is a Completion; got {trace!r}"
         assert trace.tokens is None or trace.tokens >= 0, f"a trace of {trace.tokens} tokens"
     return traces
-
-
-def _texts(traces: Sequence[Completion]) -> list[str]:
-    return [trace.text for trace in traces]
 
 
 OpenLedger = Callable[[], AbstractAsyncContextManager[Ledger]]
@@ -292,30 +275,24 @@ def check_ledger(
     payer of a request. ``total`` is the ledger's own limit, 40 traces or more, where it has one; ``survives=False`` is
     for one that ends with its process.
     """
-    asyncio.run(_check_ledger(open_ledger, charged, context, total, survives))
 
+    async def check() -> None:
+        async with open_ledger() as ledger:
+            expected = await check_ends(ledger, charged, context)
+        assert charged() == expected, f"attempts that cost {expected} traces are charged {charged()}"
+        if total is not None:
+            async with open_ledger() as ledger:
+                await check_limit(ledger, charged, context, total)
+            assert charged() == expected, "attempts that were not sampled are charged"
+        if survives:
+            async with open_ledger() as ledger:
+                await ledger.opened(ledger_request(90, 2, context()))  # and nobody says what became of it
+            for _ in range(2):
+                assert charged() == expected + 2, "what is open when a process dies is charged, at what was held, once"
+                async with open_ledger():
+                    pass
 
-async def _check_ledger(
-    open_ledger: OpenLedger,
-    charged: Callable[[], int],
-    context: Callable[[], object],
-    total: int | None,
-    survives: bool,
-) -> None:
-    async with open_ledger() as ledger:
-        expected = await check_ends(ledger, charged, context)
-    assert charged() == expected, f"attempts that cost {expected} traces are charged {charged()}"
-    if total is not None:
-        async with open_ledger() as ledger:
-            await check_limit(ledger, charged, context, total)
-        assert charged() == expected, "attempts that were not sampled are charged"
-    if survives:
-        async with open_ledger() as ledger:
-            await ledger.opened(ledger_request(90, 2, context()))  # and nobody says what became of it
-        for _ in range(2):
-            assert charged() == expected + 2, "what is open when a process dies is charged, at what was held, once"
-            async with open_ledger():
-                pass
+    asyncio.run(check())
 
 
 async def check_ends(ledger: Ledger, charged: Callable[[], int], context: Callable[[], object]) -> int:

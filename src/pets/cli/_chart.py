@@ -35,8 +35,14 @@ def draw_chart(title: str, lines: Sequence[ChartLine], width: int, *, colour: bo
     for line, mark, number in zip(lines, MARKS, colours, strict=False):
         plotext.plot(list(line.traces), list(line.consistency), marker="hd" if colour else mark, color=number)
     plotext.plot_size(width=min(MAX_WIDTH, width), height=HEIGHT)
-    plotext.xticks(_trace_ticks(lines))
-    ticks = _consistency_ticks(min(min(line.consistency) for line in lines))
+    # The ends, and between them multiples of a round number.
+    first, last = min(line.traces[0] for line in lines), max(line.traces[-1] for line in lines)
+    step = next(1 << power for power in range(20) if last <= TICKS << power)
+    plotext.xticks([first, *(float(tick) for tick in range(step, int(last) + 1, step) if first + step / 2 < tick)])
+    # Multiples of a round number, from the lowest point on up to 1.
+    least = min(min(line.consistency) for line in lines)
+    gap = next((gap for gap in GAPS if (1 - least) / gap <= HEIGHT / 2), GAPS[-1])
+    ticks = [tick * gap for tick in range(round(1 / gap) + 1) if tick * gap >= least]
     plotext.yticks(ticks, [f"{tick:.0%}" for tick in ticks])
     chart: str = plotext.build()
     entries = (
@@ -53,17 +59,3 @@ def _terminal_colour(label: str, index: int) -> int:
     parts = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
     red, green, blue = (min((abs(level - part), step) for step, level in enumerate(CUBE))[1] for part in parts)
     return 16 + 36 * red + 6 * green + blue
-
-
-def _trace_ticks(lines: Sequence[ChartLine]) -> list[float]:
-    """The ends, and between them multiples of a round number."""
-    first, last = min(line.traces[0] for line in lines), max(line.traces[-1] for line in lines)
-    step = next(step for power in range(20) for step in (1 << power,) if last <= TICKS * step)
-    between = [float(tick) for tick in range(step, int(last) + 1, step) if first + step / 2 < tick]
-    return [first, *between]
-
-
-def _consistency_ticks(least: float) -> list[float]:
-    """Multiples of a round number, from the lowest point on up to 1."""
-    gap = next((gap for gap in GAPS if (1 - least) / gap <= HEIGHT / 2), GAPS[-1])
-    return [tick * gap for tick in range(round(1 / gap) + 1) if tick * gap >= least]

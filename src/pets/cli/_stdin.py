@@ -6,9 +6,9 @@ import json
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import chain
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from pets.errors import InputError, PetsError
 from pets.questions import Problem
@@ -48,32 +48,25 @@ async def lines(file: BinaryIO) -> AsyncIterator[bytes | FileRow]:
 
 
 def _split(file: BinaryIO) -> Iterator[bytes]:
-    """Lines without their ends. Read past the file's own buffer, whose lock would stay taken."""
-    try:
-        number = file.fileno()
-    except (io.UnsupportedOperation, AttributeError):
-        yield from _whole_lines(file)
-        return
-    with io.FileIO(os.dup(number)) as raw:
-        yield from _whole_lines(raw)
-
-
-def _whole_lines(raw: BinaryIO | io.FileIO) -> Iterator[bytes]:
-    """Lines as far as they are not too long."""
-    rest, skipping = b"", False
-    while chunk := raw.read(CHUNK_BYTES):
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            if not skipping:
-                yield line
-            skipping = False
-        if len(rest) > MAX_LINE_BYTES and not skipping:
-            yield rest[:40]  # no question: it is refused under its number, and the rest of it passed over
-            skipping = True
-        if skipping:
-            rest = b""
-    if rest:
-        yield rest
+    """Lines without their ends, none too long. Read past the file's own buffer, whose lock would stay taken."""
+    with ExitStack() as stack:
+        raw: BinaryIO | io.FileIO = file
+        with suppress(io.UnsupportedOperation, AttributeError):
+            raw = stack.enter_context(io.FileIO(os.dup(file.fileno())))
+        rest, skipping = b"", False
+        while chunk := raw.read(CHUNK_BYTES):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                if not skipping:
+                    yield line
+                skipping = False
+            if len(rest) > MAX_LINE_BYTES and not skipping:
+                yield rest[:40]  # no question: it is refused under its number, and the rest of it passed over
+                skipping = True
+            if skipping:
+                rest = b""
+        if rest:
+            yield rest
 
 
 def _with_csv_rows(lines: Iterator[bytes]) -> Iterator[bytes | FileRow]:
@@ -117,14 +110,6 @@ def _with_csv_rows(lines: Iterator[bytes]) -> Iterator[bytes | FileRow]:
             yield from numbered(FileRow("", None, error.problem))
 
 
-def _record(line: bytes | FileRow) -> Any:
-    if isinstance(line, FileRow) and line.problem:
-        raise InputError(line.problem)
-    record = line.value if isinstance(line, FileRow) else json.loads(line)
-    json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair can be sent to no server
-    return record
-
-
 async def problems_in(
     arriving: AsyncIterator[bytes | FileRow], parse: Parse, refuse: Callable[[int, str], None]
 ) -> AsyncIterator[Problem]:
@@ -139,7 +124,10 @@ async def problems_in(
             continue
         number += 1
         try:
-            record = _record(line)
+            if isinstance(line, FileRow) and line.problem:
+                raise InputError(line.problem)
+            record = line.value if isinstance(line, FileRow) else json.loads(line)
+            json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair can be sent to no server
             if not isinstance(record, dict):
                 raise InputError("a question is an object with id and question.")
             problem = parse(record, number)

@@ -17,7 +17,7 @@ from pets.core.tally import majority
 from pets.engine import Answer, Engine
 from pets.engine.budget import Amount
 from pets.errors import InputError, LocalModelError
-from pets.lab import PoolResult, read_answers, replay, traces_at_mean
+from pets.lab import read_answers, replay, traces_at_mean
 from pets.pools import Pool, load
 from pets.questions import question_set
 from pets.report import charts_library
@@ -77,9 +77,17 @@ class RecordedPart:
         return f"The same vote for {ours / theirs:.0%} of the traces"
 
     @property
+    def allocation(self) -> str:
+        """What the traces of each class of questions are."""
+        return f"Traces per question, {self.mean_budget} on average, by how much the recorded traces agree."
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """The results in whole sentences; the first defines what is counted."""
-        ends = (f"{_after(traces)} with {policy}" for policy, traces in self.crossings.items())
+        ends = (
+            f"{'never' if traces is None else f'after {traces:.1f} traces per question'} with {policy}"
+            for policy, traces in self.crossings.items()
+        )
         shares = (f"{self.consistency[policy]:.1%} with {policy}" for policy in POLICIES)
         mean, deviation = self.gain
         question = f"How often does a vote over fewer of these traces give the same answer as all {self.size}?"
@@ -207,6 +215,18 @@ def compare_recorded(pool: Pool) -> RecordedPart:
     crossings = {policy: traces_at_mean(result, LEVEL) for policy, result in results.items()}
     mean_budget = min(MEAN_BUDGET, replayed.size)
     at = mean_budget * replayed.questions
+    shares = np.array([leader_share(question) for question in read_answers(pool, "raw").questions])
+    means = {
+        policy: np.mean([allocation.at(at) for allocation in result.allocations], axis=0)
+        for policy, result in results.items()
+    }
+    classes, above = [], 1.1
+    for label, least in CLASSES:
+        members = (shares >= least) & (shares < above)
+        above = least
+        if members.any():
+            given = {policy: float(mean[members].mean()) for policy, mean in means.items()}
+            classes.append(DifficultyClass(label, int(members.sum()), given))
     gain = 100 * (results[OURS].consistency[:, at] - results[THEIRS].consistency[:, at])
     return RecordedPart(
         replayed.questions,
@@ -216,25 +236,8 @@ def compare_recorded(pool: Pool) -> RecordedPart:
         {policy: traces if np.isfinite(traces) else None for policy, traces in crossings.items()},
         {policy: float(result.consistency[:, at].mean()) for policy, result in results.items()},
         (float(gain.mean()), float(gain.std(ddof=1))),
-        _classes(pool, replayed, at),
+        tuple(classes),
     )
-
-
-def _classes(pool: Pool, replayed: PoolResult, at: int) -> tuple[DifficultyClass, ...]:
-    """What each policy gave to questions of each difficulty after ``at`` traces."""
-    shares = np.array([leader_share(question) for question in read_answers(pool, "raw").questions])
-    means = {
-        policy: np.mean([allocation.at(at) for allocation in replayed.result(policy).allocations], axis=0)
-        for policy in POLICIES
-    }
-    classes, above = [], 1.1
-    for label, least in CLASSES:
-        members = (shares >= least) & (shares < above)
-        above = least
-        if members.any():
-            traces = {policy: float(mean[members].mean()) for policy, mean in means.items()}
-            classes.append(DifficultyClass(label, int(members.sum()), traces))
-    return tuple(classes)
 
 
 def print_recorded(recorded: RecordedPart, console: Console) -> None:
@@ -249,7 +252,7 @@ def print_recorded(recorded: RecordedPart, console: Console) -> None:
         [group.label, str(group.questions), *(f"{traces:.1f}" for traces in group.traces.values())]
         for group in recorded.classes
     ]
-    print_table(make_table(["agreement"], ["questions", *POLICIES], rows, title=_allocation_title(recorded)), console)
+    print_table(make_table(["agreement"], ["questions", *POLICIES], rows, title=recorded.allocation), console)
 
 
 def print_live(live: LivePart, console: Console) -> None:
@@ -283,7 +286,7 @@ def demo_page(recorded: RecordedPart, live: LivePart) -> str:
     curves, name = [*recorded.curves.values()], "questions with the answer of all traces"
     panel = curve_panel(curves, styles, name, recorded.size, [Bound(LEVEL, "level")])
     page.charts([panel], " ".join(recorded.sentences))
-    page.section("Where the traces went", _allocation_title(recorded))
+    page.section("Where the traces went", recorded.allocation)
     most = max((traces for group in recorded.classes for traces in group.traces.values()), default=1.0)
     for group in recorded.classes:
         bars = [(policy, colour_of(policy), traces) for policy, traces in group.traces.items()]
@@ -293,11 +296,3 @@ def demo_page(recorded: RecordedPart, live: LivePart) -> str:
     page.section("What this is")
     page.notes(notes)
     return page.html()
-
-
-def _after(traces: float | None) -> str:
-    return "never" if traces is None else f"after {traces:.1f} traces per question"
-
-
-def _allocation_title(recorded: RecordedPart) -> str:
-    return f"Traces per question, {recorded.mean_budget} on average, by how much the recorded traces agree."

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -62,17 +62,36 @@ def doctor(
     budget would buy. What that may cost is said before. Exit code 1 means that a run would fail or answer nothing.
     """
     if examination.trust:
-        _trust(click.get_current_context().find_object(ConfigFile))
+        file = click.get_current_context().find_object(ConfigFile)
+        if file is None:
+            raise InputError(f"there is no {FILE_NAME} here or in a folder above: nothing to trust.")
+        say(*(f"{name} = {setting!r}" for name, setting in file.risky.items()))
+        say(f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".')
         return
     question_set = None if questions is None else selection.load(questions)
     price, shares = model.priced(run.said.get("price", ()))
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     spec = run_spec(run, model, own, price=price, models=())
-    problems = _chosen(question_set, LIVE_QUESTIONS)
+    everything = () if question_set is None else question_set.problems
+    number = min(LIVE_QUESTIONS, len(everything))  # the first, the last, and some between
+    places = sorted({round(i * (len(everything) - 1) / max(1, number - 1)) for i in range(number)})
+    problems = [everything[place] for place in places]
     served = _served_models(model)
     prices = {share.name: share.price for share in shares}
     say(_announcement(spec, served, prices, problems))
-    diagnoses = asyncio.run(_diagnose_all(served, model, local, problems, spec))
+    settings: dict[str, Any] = {"headers": model.headers, "timeout": spec.serving.timeout, **local.settings}
+
+    async def diagnose_all() -> list[Diagnosis]:
+        diagnoses = []
+        for own in served:
+
+            def made(url: str, name: str, own: ServedModel = own) -> Sampler:
+                return make_samplers([url] if url else [], name if url else own.model, key=own.key, **settings)[0]
+
+            diagnoses.append(await diagnose(own.server, own.model, made, problems, spec))
+        return diagnoses
+
+    diagnoses = asyncio.run(diagnose_all())
     forecasts = []
     for diagnosis in diagnoses:
         alone = spec.with_options(price=prices.get(diagnosis.model, price))
@@ -89,23 +108,6 @@ def doctor(
     print_rows(rows, examination.format, print_people)
     if any(diagnosis.faulty for diagnosis in diagnoses):
         sys.exit(FAULTY)
-
-
-def _trust(file: ConfigFile | None) -> None:
-    """Have a file of options count, and say what of it needed that."""
-    if file is None:
-        raise InputError(f"there is no {FILE_NAME} here or in a folder above: nothing to trust.")
-    for name, setting in file.risky.items():
-        say(f"{name} = {setting!r}")
-    say(f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".')
-
-
-def _chosen(question_set: QuestionSet | None, count: int) -> list[Problem]:
-    """Questions from all over the set: the first, the last, and some between."""
-    problems = [] if question_set is None else list(question_set.problems)
-    count = min(count, len(problems))
-    indices = {round(i * (len(problems) - 1) / max(1, count - 1)) for i in range(count)}
-    return [problems[index] for index in sorted(indices)]
 
 
 class ServedModel(NamedTuple):
@@ -144,23 +146,6 @@ def _announcement(
     return f"Asking for {traces} traces, {len(served_models) * tokens:,} tokens at most{cost}."
 
 
-async def _diagnose_all(
-    served_models: Sequence[ServedModel],
-    model: ModelOptions,
-    local: LocalModelOptions,
-    problems: Sequence[Problem],
-    spec: RunSpec,
-) -> list[Diagnosis]:
-    settings: dict[str, Any] = {"headers": model.headers, "timeout": spec.serving.timeout, **local.settings}
-
-    def maker(served: ServedModel) -> Callable[[str, str], Sampler]:
-        return lambda url, name: make_samplers(
-            [url] if url else [], name if url else served.model, key=served.key, **settings
-        )[0]
-
-    return [await diagnose(served.server, served.model, maker(served), problems, spec) for served in served_models]
-
-
 def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, spec: RunSpec) -> RunEstimate | None:
     """What the budget would buy, by the live traces; none where there are none, or it needs a limit."""
     traces = [trace for trace in diagnosis.traces if trace.tokens]
@@ -195,17 +180,12 @@ def _report(diagnosis: Diagnosis, forecast: RunEstimate | None, spec: RunSpec) -
         if trace.answer is None:
             yield f"    {' '.join(trace.text.split())}"
     if forecast is not None:
-        yield f"  {_forecast_words(forecast, spec)}"
+        cost = "" if forecast.cost is None else f", {amount_words(forecast.cost, 'usd')}"
+        seconds = forecast.seconds or 0.0
+        time = f"{max(1, round(seconds))} s" if seconds < 120 else f"{round(seconds / 60):,} min"
+        bought = f"{forecast.traces:,} traces of {forecast.questions:,} questions, {forecast.tokens:,} tokens{cost}"
+        how = f"with {spec.pacing.concurrency} in flight, by {forecast.basis}"
+        yield f"  --budget {spec.spending.budget}: {bought}, about {time} {how}."
     if remedies := [check.remedy for check in diagnosis.checks if check.remedy]:
         yield "  To change:"
         yield from (f"  - {remedy}" for remedy in remedies)
-
-
-def _forecast_words(forecast: RunEstimate, spec: RunSpec) -> str:
-    cost = "" if forecast.cost is None else f", {amount_words(forecast.cost, 'usd')}"
-    seconds = forecast.seconds or 0.0
-    time = f"{max(1, round(seconds))} s" if seconds < 120 else f"{round(seconds / 60):,} min"
-    return (
-        f"--budget {spec.spending.budget}: {forecast.traces:,} traces of {forecast.questions:,} questions, "
-        f"{forecast.tokens:,} tokens{cost}, about {time} with {spec.pacing.concurrency} in flight, by {forecast.basis}."
-    )

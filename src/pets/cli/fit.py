@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 import numpy as np
-from rich.table import Table
 
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, option_group, refuse_others, verb
@@ -95,62 +94,43 @@ def fit(
 
 
 def _draw_plan(fitted: StreamPlan) -> None:
-    console = table_console(PIPE_WIDTH)
-    console.print(_title(fitted), soft_wrap=True)
-    print_table(_grids(fitted), console)
-    echo_drawing(_curves(fitted, console.width, colour=sys.stdout.isatty()))
-    if fitted.prices is not None:
-        print_table(_prices(fitted), console)
-    print_table(_prior(fitted), console)
-
-
-def _title(fitted: StreamPlan) -> str:
-    source = fitted.provenance
+    """Print where a plan comes from, its grids, their curves, the prices and the prior."""
+    console, source = table_console(PIPE_WIDTH), fitted.provenance
     rounds = f"{fitted.rounds} rounds" if fitted.rounds else "one trace at a time"
     answers = source.answer if source.options is None else f"{source.answer}, {source.options} options"
     zone = f", zone {fitted.zone:g}" if fitted.zone else ""
-    return (
+    console.print(
         f"{fitted.mean_budget:g} traces per question on average, {fitted.cap} at most, {rounds}{zone}\n"
         f'from pool "{source.pool}": {source.questions:,} questions, {source.traces:,} traces ({answers}), '
         f"{source.digest}, pets {source.pets}, seed {source.seed}\n"
-        f"one shot after the warm-up would reach self-consistency {fitted.expected:.3f}"
+        f"one shot after the warm-up would reach self-consistency {fitted.expected:.3f}",
+        soft_wrap=True,
     )
-
-
-def _grids(fitted: StreamPlan) -> Table:
     rows = []
     for j, name in enumerate(NAMES):
         share, a, b, voting = fitted.grid.rows[j]
         budget = fitted.budget_of(j)
         reached = voting * float(fitted.grid.curves[j].curve(budget))
-        bar = "█" * round(BAR_WIDTH * share)
-        cells = (f"{a:.3f}", f"{b:.3f}", f"{voting:.2f}", f"{budget:.1f}", f"{reached:.3f}")
-        rows.append((name, f"{bar:<{BAR_WIDTH}} {share:6.1%}", *cells))
+        bar = f"{'█' * round(BAR_WIDTH * share):<{BAR_WIDTH}} {share:6.1%}"
+        rows.append((name, bar, f"{a:.3f}", f"{b:.3f}", f"{voting:.2f}", f"{budget:.1f}", f"{reached:.3f}"))
     numbers = ("a", "b", "voting", "budget", "self-consistency")
-    return make_table(("votes", "share of the stream"), numbers, rows, title="grids: what four warm-up traces show")
-
-
-def _curves(fitted: StreamPlan, width: int, colour: bool) -> str:
-    """Self-consistency of every grid against its traces."""
+    title = "grids: what four warm-up traces show"
+    print_table(make_table(("votes", "share of the stream"), numbers, rows, title=title), console)
     traces = np.arange(K0, fitted.cap + 1).tolist()
     lines = [ChartLine(name, traces, curve.tolist()) for name, curve in zip(NAMES, fitted.grid.SC(traces), strict=True)]
-    return draw_chart("self-consistency against traces, by the votes of the first four", lines, width, colour=colour)
-
-
-def _prices(fitted: StreamPlan) -> Table:
-    assert fitted.prices is not None
-    within_cap = {float(budget) for budget in PRICED_MEAN_BUDGETS if budget <= fitted.cap}
-    budgets = sorted(within_cap | {fitted.mean_budget})
-    rows = [(f"{budget:g}", f"{math.exp(fitted.prices.log_price(budget)):.2e}") for budget in budgets]
-    title = "prices: a question stops when its gain per trace is under the price"
-    return make_table((), ("mean traces left per question", "price"), rows, title=title)
-
-
-def _prior(fitted: StreamPlan) -> Table:
-    edges, rows = [0.0, *fitted.prior.edges, math.inf], []
+    title = "self-consistency against traces, by the votes of the first four"
+    echo_drawing(draw_chart(title, lines, console.width, colour=sys.stdout.isatty()))
+    if fitted.prices is not None:
+        within_cap = {float(budget) for budget in PRICED_MEAN_BUDGETS if budget <= fitted.cap}
+        budgets = sorted(within_cap | {fitted.mean_budget})
+        prices = [(f"{budget:g}", f"{math.exp(fitted.prices.log_price(budget)):.2e}") for budget in budgets]
+        title = "prices: a question stops when its gain per trace is under the price"
+        print_table(make_table((), ("mean traces left per question", "price"), prices, title=title), console)
+    edges, strengths = [0.0, *fitted.prior.edges, math.inf], []
     for shares, low, high in zip(fitted.prior.shares, edges, edges[1:], strict=False):
-        whole = len(fitted.prior.shares) == 1
-        name = "any" if whole else f"over {low:,.0f}" if high == math.inf else f"to {high:,.0f}"
-        rows.append((name, *(f"{share:.2f}" for share in shares)))
+        name = f"over {low:,.0f}" if high == math.inf else f"to {high:,.0f}"
+        name = "any" if len(fitted.prior.shares) == 1 else name
+        strengths.append((name, *(f"{share:.2f}" for share in shares)))
     title = "prior: shares of the strengths at which the model's answers scatter"
-    return make_table(("mean tokens of a trace",), [f"{strength:g}" for strength in STRENGTHS], rows, title=title)
+    columns = [f"{strength:g}" for strength in STRENGTHS]
+    print_table(make_table(("mean tokens of a trace",), columns, strengths, title=title), console)

@@ -78,16 +78,15 @@ def forecast(run: str, question: ForecastOptions) -> None:
         path = question.store or DEFAULT_STORE
         with Store.open(path, create=False) as store:
             view = store.view(run)
+            targets = question.target_consistency
             source = played_on(
-                view,
-                restored(view),
-                path,
-                policy=question.policy,
-                targets=question.target_consistency,
-                up_to=question.up_to,
+                view, restored(view), path, policy=question.policy, targets=targets, up_to=question.up_to
             )
     curve, questions = source.curve, source.questions
-    _draw(curve, question.policy)
+    console = SafeConsole(stderr=True)
+    line = ChartLine(question.policy, curve.mean_budget.tolist(), curve.consistency.tolist())
+    title = "expected self-consistency against mean traces per question"
+    echo_drawing(draw_chart(title, [line], console.width, colour=console.is_terminal), err=True)
     budgets, lines = source.budgets(question.target_consistency, question.up_to)
     if not is_for_people(question.format):
         say(*lines)
@@ -118,22 +117,18 @@ class ForecastSource:
         """Say what self-consistency means; hand back the mean budget of each target, and lines about them."""
         say(f"Self-consistency is the share of answers that are {self.vote}; now {self.curve.consistency[0]:.3f}.")
         budgets, lines = {f"{target:g}": self.curve.budget_for(target) for target in targets}, []
+        end = float(self.curve.mean_budget[-1])
         for target, mean in budgets.items():
-            if mean is None:
-                words = self.not_reached(up_to)
-            else:
+            words = f"more than {end if up_to is None else up_to:g}x"
+            if mean is not None:
                 words = f"{mean:.1f}x ({round(mean * self.questions):,} traces in all){self.way_on(mean)}"
+            elif self.cap is not None and end >= self.cap:
+                most = f"{self.curve.consistency[-1]:.3f} is the most"
+                words = f"not reached with at most {self.cap} per question: {most}"
+                raised = f"--max-traces {MORE_TRACES * self.cap} --budget +{MORE_BUDGET}x"
+                words += "" if self.run is None else f"; a question may get more with: {self.resume(raised)}"
             lines.append(f"self-consistency {target}: {words}")
         return budgets, lines
-
-    def not_reached(self, up_to: float | None) -> str:
-        """Why a target has no budget: the cap of a question, or the end of what was looked at."""
-        end = float(self.curve.mean_budget[-1])
-        if self.cap is None or end < self.cap:
-            return f"more than {end if up_to is None else up_to:g}x"
-        words = f"not reached with at most {self.cap} per question: {self.curve.consistency[-1]:.3f} is the most"
-        raised = f"--max-traces {MORE_TRACES * self.cap} --budget +{MORE_BUDGET}x"
-        return words if self.run is None else f"{words}; a question may get more with: {self.resume(raised)}"
 
     def resume(self, options: str) -> str:
         """The command that goes on with the run."""
@@ -167,14 +162,7 @@ def played_on(
     tallies = [allocator.tally(id) for id in sampled(ids, PRIOR_QUESTIONS)]
     say(f"{count(len(ids), 'question')} played on: up to a minute.")
     with progress_bar("playing on") as progress:
-        curve = play_on(
-            tallies,
-            make_policy(policy),
-            up_to=up_to,
-            max_traces=cap,
-            targets=targets,
-            progress=progress,
-        )
+        curve = play_on(tallies, make_policy(policy), up_to=up_to, max_traces=cap, targets=targets, progress=progress)
     return ForecastSource(curve, len(ids), "the vote over infinitely many traces", cap, view.summary(), path)
 
 
@@ -194,10 +182,3 @@ def _replayed(path: Path, question: ForecastOptions, progress: Callable[[int, in
     curves = np.array([np.interp(grid, traces, row) for row in values])
     vote = f"the vote of the {drawn} traces of a question that each replay draws"
     return ForecastSource(Forecast(grid, curves.mean(axis=0)), len(pool.questions), vote, drawn)
-
-
-def _draw(curve: Forecast, policy: str) -> None:
-    console = SafeConsole(stderr=True)
-    line = ChartLine(policy, curve.mean_budget.tolist(), curve.consistency.tolist())
-    title = "expected self-consistency against mean traces per question"
-    echo_drawing(draw_chart(title, [line], console.width, colour=console.is_terminal), err=True)

@@ -21,8 +21,6 @@ from pets.store.store import open_database
 NONE = "none"  # what takes a limit away
 NO_BUDGET = dict.fromkeys(("budget", "unit", "window"))
 EXAMPLES = {"traces": "500 for traces", "tokens": "2Mtok for tokens", "picodollars": "5usd for dollars"}
-
-
 BUDGET: Any = option(
     "All that this key may ever spend, in the unit of the gateway's budget: 500 (traces), 2Mtok or 5usd; or in "
     "each calendar day, week or month: 20usd/month.",
@@ -49,7 +47,10 @@ class KeyLimits:
         if self.budget is not None:
             fields |= NO_BUDGET if self.budget == NONE else _budget(self.budget, key_store)
         if self.rpm is not None:
-            fields["rpm"] = None if self.rpm == NONE else _rpm(self.rpm)
+            limited = self.rpm != NONE
+            if limited and not (self.rpm.isascii() and self.rpm.isdigit() and 1 <= int(self.rpm[:10]) <= MAX_RPM):
+                raise InputError(f"--rpm is a whole number from 1 to {MAX_RPM:,}, or none; got {self.rpm!r}.")
+            fields["rpm"] = int(self.rpm) if limited else None
         if self.expires is not None:
             fields["expires"] = None if self.expires == NONE else _end(self.expires, key_store.clock())
         if self.models is not None:
@@ -196,12 +197,6 @@ def _budget(text: str, key_store: KeyStore) -> dict[str, Any]:
         words = f"--budget {text} is in {unit_shown(unit)}, this gateway counts {unit_shown(counts)}."
         raise BudgetError(f"{words} Write {EXAMPLES[str(counts)]}.")
     return {"budget": total_of(amount, 0), "unit": unit, "window": window or None}
-
-
-def _rpm(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= MAX_RPM):
-        raise InputError(f"--rpm is a whole number from 1 to {MAX_RPM:,}, or none; got {text!r}.")
-    return int(text)
 
 
 def _end(text: str, now: float) -> float:

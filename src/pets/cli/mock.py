@@ -92,11 +92,19 @@ def mock(source: str, answers: MockAnswerOptions, server: MockServerOptions) -> 
     curl localhost:8000/v1/completions -d '{"model": "mock", "prompt": "q7", "n": 4}'
     """
     asked = {problem.prompt.content: problem.id for problem in question_set("starter").problems}
+
+    def warn(prompt: str) -> None:
+        shown = json_line(prompt if len(prompt) <= 60 else f"{prompt[:57]}...")
+        say(
+            f"A prompt names no question: {shown}. It gets the answers of one that its hash picks. "
+            "Put ids into prompts; GET /mock/questions lists them. Told once; /mock/stats counts on."
+        )
+
     model = MockModel(
         _answer_source(source, answers),
         faults=answers.faults,
         prompts={prompt: id for prompt, id in asked.items() if isinstance(prompt, str)},  # few-shot ones: without ids
-        on_unmatched=_warn,
+        on_unmatched=warn,
         model=server.model,
         api_key=server.api_key,
         max_model_len=server.max_model_len,
@@ -113,14 +121,6 @@ def mock(source: str, answers: MockAnswerOptions, server: MockServerOptions) -> 
     say(f"Requests: {stats.requests}, traces served: {stats.traces}{counts}{unmatched}.")
 
 
-def _warn(prompt: str) -> None:
-    shown = json_line(prompt if len(prompt) <= 60 else f"{prompt[:57]}...")
-    say(
-        f"A prompt names no question: {shown}. It gets the answers of one that its hash picks. "
-        "Put ids into prompts; GET /mock/questions lists them. Told once; /mock/stats counts on."
-    )
-
-
 def _answer_source(source: str, answers: MockAnswerOptions) -> AnswerSource:
     """What to answer from: made-up questions, a file of distributions, or a pool."""
     name, _, numbers = source.partition(":")
@@ -128,8 +128,16 @@ def _answer_source(source: str, answers: MockAnswerOptions) -> AnswerSource:
     if name == MADE_UP:
         return synthetic(*_made_up(numbers), **drawn)
     path = Path(source)
-    if path.suffix == ".json" and (chances := _distributions(path)) is not None:
-        return DistributionAnswers(chances, **drawn)
+    if path.suffix == ".json":
+        try:
+            content: Any = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            content = None  # the reader of pools says what is wrong
+        tables = [*content.values()] if isinstance(content, dict) else []
+        chances = [chance for table in tables if isinstance(table, dict) for chance in table.values()]
+        known = all(isinstance(table, dict) for table in tables) and all(isinstance(n, int | float) for n in chances)
+        if tables and known:
+            return DistributionAnswers(content, **drawn)
     files = pool_files([path])
     if len(files) > 1:
         raise InputError(f'folder "{path}" holds {len(files)} pools, and one is served. Name it: {files[0]}')
@@ -152,16 +160,3 @@ def _made_up(text: str) -> tuple[int, int, float]:
                 f"made-up questions are {MADE_UP}:questions=N,options=N,strength=X; got {part!r}."
             ) from None
     return int(numbers["questions"]), int(numbers["options"]), numbers["strength"]
-
-
-def _distributions(path: Path) -> dict[str, dict[str, float]] | None:
-    """The distributions of a JSON file, by question; none where it holds something else, a pool perhaps."""
-    try:
-        content: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None  # the reader of pools says what is wrong
-    if not isinstance(content, dict) or not content:
-        return None
-    chances = [chance for answers in content.values() if isinstance(answers, dict) for chance in answers.values()]
-    numbers = all(isinstance(chance, int | float) for chance in chances)
-    return content if numbers and all(isinstance(answers, dict) for answers in content.values()) else None

@@ -20,8 +20,6 @@ from pets.questions.files import question_record
 from pets.questions.sets import BENCHMARKS
 
 PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
-
-
 EXISTING = click.Path(path_type=Path, exists=True)
 CONFIDENCE: Any = option("Which trace confidence to take where a pool has several.", "tail")
 
@@ -121,7 +119,11 @@ def questions(
     """
     if name is None:
         refuse_others(set(), "the list of named sets is all there is to print")
-        echo(*map(_set_line, named_sets()))
+        for known in named_sets():
+            if (published := BENCHMARKS.get(known)) is not None:
+                echo(f"{known}\t{published.about} ({published.hub})")
+            else:
+                echo(f"{known}\t{len(question_set(known).problems)} questions, made for small models")
         return
     if name in named_sets() and not fields:
         problems = question_set(name, source, seed=seed).problems
@@ -132,44 +134,22 @@ def questions(
     write_output(map(question_record, problems[:first]), None)
 
 
-def _set_line(name: str) -> str:
-    published = BENCHMARKS.get(name)
-    if published is None:
-        return f"{name}\t{len(question_set(name).problems)} questions, made for small models"
-    return f"{name}\t{published.about} ({published.hub})"
-
-
 def _print_table(summaries: Sequence[Summary]) -> None:
     numbers = ["questions", "traces", "answers", "pass@1", "vote", "unanimous", "leader", "no answer"]
-    extras = []
-    if any(summary.tokens_mean is not None for summary in summaries):
-        extras.append(_tokens)
-        numbers.append("tokens: mean, p95")
-    if any(summary.confidence_missing is not None for summary in summaries):
-        extras.append(_confidence)
-        numbers.append("confidence (missing)")
-    rows = ([*_cells(summary), *(extra(summary) for extra in extras)] for summary in summaries)
+    tokens = any(summary.tokens_mean is not None for summary in summaries)
+    confidence = any(summary.confidence_missing is not None for summary in summaries)
+    numbers += ["tokens: mean, p95"] * tokens + ["confidence (missing)"] * confidence
+    rows = []
+    for own in summaries:
+        low, high = own.traces_min, own.traces_max
+        shares = (own.pass_at_1, own.vote_accuracy, own.unanimous, own.leader_share, own.no_answer)
+        row = [own.pool, own.kind or "-", str(own.questions), str(low) if low == high else f"{low}-{high}"]
+        row += [f"{own.answers_mean:.1f}", *("-" if share is None else f"{share:.3f}" for share in shares)]
+        if tokens:
+            row.append("-" if own.tokens_mean is None else f"{own.tokens_mean:,.0f}, {own.tokens_p95:,.0f}")
+        if confidence and own.confidence_mean is None:
+            row.append("-")
+        elif confidence:
+            row.append(f"{own.confidence_mean:.2f} ± {own.confidence_sd:.2f} ({own.confidence_missing:.1%})")
+        rows.append(row)
     print_table(make_table(("pool", "kind"), numbers, rows))
-
-
-def _cells(summary: Summary) -> list[str]:
-    low, high = summary.traces_min, summary.traces_max
-    shares = (summary.pass_at_1, summary.vote_accuracy, summary.unanimous, summary.leader_share, summary.no_answer)
-    return [
-        summary.pool,
-        summary.kind or "-",
-        str(summary.questions),
-        str(low) if low == high else f"{low}-{high}",
-        f"{summary.answers_mean:.1f}",
-        *("-" if share is None else f"{share:.3f}" for share in shares),
-    ]
-
-
-def _tokens(summary: Summary) -> str:
-    return "-" if summary.tokens_mean is None else f"{summary.tokens_mean:,.0f}, {summary.tokens_p95:,.0f}"
-
-
-def _confidence(summary: Summary) -> str:
-    if summary.confidence_mean is None:
-        return "-"
-    return f"{summary.confidence_mean:.2f} ± {summary.confidence_sd:.2f} ({summary.confidence_missing:.1%})"

@@ -137,7 +137,11 @@ def replay(
     specs = [*map(typed_policy, policies)] or _default_policies(pools, protocol)
     cluster = workers.cluster
     if cluster is None:
-        _print_time(pools, len(specs), protocol, workers.processes)
+        traces = sum(len(pool.questions) for pool in pools) * protocol.size
+        seconds = SECONDS_PER_TRACE * traces * len(specs) * protocol.repetitions / workers.processes
+        work = f"{len(specs)} policies, {protocol.repetitions} repetitions, {workers.processes} at a time"
+        if seconds > WORTH_SAYING_S:
+            say(f"{work}: about {max(1, round(seconds / 60))} min.")
     with progress_bar() as progress:
         results = run(
             pools,
@@ -149,7 +153,14 @@ def replay(
             progress=progress,
         )
     for pool, result_of_pool in zip(pools, results, strict=True):
-        _print_notes(result_of_pool, pool, protocol.size)
+        if result_of_pool.note:
+            say(f"{result_of_pool.pool}: {result_of_pool.note}.")
+        if result_of_pool.size < protocol.size:
+            uneven = len({len(question.answers) for question in pool.questions}) > 1
+            hint = " (--min-traces leaves short ones out)" if uneven else ""
+            halves = protocol.reference == "disjoint"
+            why = "its halves have no more" if halves else f"its shortest question has no more{hint}"
+            say(f"{result_of_pool.pool}: {result_of_pool.size} traces per question, {why}.")
     files = "\n".join(map(str, paths))
     table = [replace(row, files=files) for row in rows(results)]
 
@@ -169,15 +180,6 @@ def replay(
         _plot(result.plots, pools, results, reading.answer)
 
 
-def _print_time(pools: Sequence[Pool], policies: int, protocol: ReplayConfig, workers: int) -> None:
-    """Say beforehand about how long it takes, where that is worth waiting for."""
-    traces = sum(len(pool.questions) for pool in pools) * protocol.size
-    seconds = SECONDS_PER_TRACE * traces * policies * protocol.repetitions / workers
-    if seconds > WORTH_SAYING_S:
-        work = f"{policies} policies, {protocol.repetitions} repetitions, {workers} at a time"
-        say(f"{work}: about {max(1, round(seconds / 60))} min.")
-
-
 def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[str, ...]:
     """Every policy that these pools allow."""
     if protocol.weighted:
@@ -190,17 +192,6 @@ def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[st
         say(f"Online policies are left out: {error}")
         return batch
     return batch + online
-
-
-def _print_notes(result: PoolResult, pool: Pool, pool_size: int) -> None:
-    if result.note:
-        say(f"{result.pool}: {result.note}.")
-    if result.size < pool_size:
-        uneven = len({len(question.answers) for question in pool.questions}) > 1
-        hint = " (--min-traces leaves short ones out)" if uneven else ""
-        halves = result.config.reference == "disjoint"
-        why = "its halves have no more" if halves else f"its shortest question has no more{hint}"
-        say(f"{result.pool}: {result.size} traces per question, {why}.")
 
 
 def _print_mixture(mixture: MixedPools, protocol: ReplayConfig, answer: str | None) -> None:

@@ -15,7 +15,7 @@ from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import say
 from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, run_spec
-from pets.engine.record import Recording, RecordingSummary, record, summarize_recording
+from pets.engine.record import Recording, record, summarize_recording
 from pets.engine.summary import wilson
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
@@ -61,41 +61,34 @@ def sample(
     problems = question_set.problems
     if (answer := run.said.get("answer")) is not None:
         problems = tuple(replace(problem, answer_type=answer) for problem in problems)
-    part = _part(goal.shard)
+    i, slash, k = goal.shard.partition("/")
+    if not (slash and i.isdecimal() and k.isdecimal()):
+        raise click.UsageError(f"--shard is I/K, such as 1/4; got {goal.shard!r}.")
     drawn = replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)
     spec = run_spec(run, model, drawn, concurrency=None, answer=None)
     samplers = model.samplers(local, spec)
     name = next((sampler.weights.name for sampler in samplers if isinstance(sampler, LocalSampler)), model.name or "")
-    recording = Recording(tuple(map(spec.asked, problems)), goal.traces, spec, part, model=name)
+    recording = Recording(tuple(map(spec.asked, problems)), goal.traces, spec, (int(i), int(k)), model=name)
     try:
         sampled = asyncio.run(_record(recording, samplers, output))
     except KeyboardInterrupt:
         say(f'Stopped. What "{output}" holds is kept; the same command goes on from there.')
         sys.exit(INTERRUPTED)
     say(f"{output}: {count(sampled, 'question')} sampled, {len(recording.numbered)} in all.")
-    _print_summary(summarize_recording(output, recording.problems), goal.traces, texts=spec.keeping.keep_texts)
-
-
-def _print_summary(summary: RecordingSummary, traces: int, *, texts: bool) -> None:
+    summary = summarize_recording(output, recording.problems)
     if summary.judged:
         low, high = wilson(summary.vote_accuracy, summary.judged)
         say(
             f"Accuracy of {count(summary.judged, 'question')} with gold: pass@1 {summary.pass_at_1:.3f}, "
-            f"vote of {count(traces, 'trace')} {summary.vote_accuracy:.3f} ({low:.3f} to {high:.3f})."
+            f"vote of {count(goal.traces, 'trace')} {summary.vote_accuracy:.3f} ({low:.3f} to {high:.3f})."
         )
     if summary.cut:
         cut = f"{summary.cut:,} traces were" if summary.cut > 1 else "1 trace was"
         say(f"{cut} cut at their token limit and cast no vote: --max-tokens N lets them be longer.")
     if summary.unanswered:
-        anew = " `pets pools convert --answer TYPE` reads their texts anew." if texts and not summary.cut else ""
+        texts = spec.keeping.keep_texts and not summary.cut
+        anew = " `pets pools convert --answer TYPE` reads their texts anew." if texts else ""
         say(f"No trace answers {count(summary.unanswered, 'question')}.{anew}")
-
-
-def _part(text: str) -> tuple[int, int]:
-    i, slash, k = text.partition("/")
-    if not (slash and i.isdecimal() and k.isdecimal()):
-        raise click.UsageError(f"--shard is I/K, such as 1/4; got {text!r}.")
-    return int(i), int(k)
 
 
 async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path) -> int:

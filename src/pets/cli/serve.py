@@ -95,8 +95,16 @@ class SpendOptions:
         amounts: dict[str, Amount] = {}
         seconds = 0.0
         for text in self.budget:
-            amount, span = _window(text)
-            seconds = span or seconds
+            number, slash, time = text.partition("/")
+            span = 0.0  # for all time
+            if slash:
+                match = SPAN.fullmatch(time.strip())
+                span = float(match[1] or 1) * SECONDS[match[2]] if match else 0.0
+                if not span:
+                    forms = "write s, 30s, m, 5m, h or d, as in --budget 5000/h"
+                    raise InputError(f"{time!r} is no span of time; {forms}.")
+                seconds = span
+            amount = Amount.parse(number)
             kind = "window" if span else "mean" if amount.unit == "mean" else "total"
             if kind in amounts or (span and amount.unit == "mean"):
                 raise BudgetError(f"give one budget each: 16x on average, 100usd in all, 5usd/h; got {text!r}.")
@@ -239,14 +247,3 @@ def _spec(run: SpecOptions, plan: StreamPlan | None) -> RunSpec:
     if len(prices := values.pop("price", ())) > 1:
         raise InputError("a gateway counts all its models at one price: give one --price.")
     return SERVED.with_options(**values, **({"price": prices[0]} if prices else {}))
-
-
-def _window(text: str) -> tuple[Amount, float]:
-    """An amount, and the seconds that it is for: 0 where it is for all time."""
-    amount, slash, span = text.partition("/")
-    if not slash:
-        return Amount.parse(text), 0.0
-    match = SPAN.fullmatch(span.strip())
-    if match is None or float(match[1] or 1) <= 0:
-        raise InputError(f"{span!r} is no span of time; write s, 30s, m, 5m, h or d, as in --budget 5000/h.")
-    return Amount.parse(amount), float(match[1] or 1) * SECONDS[match[2]]

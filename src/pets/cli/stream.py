@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from pets.answers.recorded import Recorded
-from pets.cli._groups import SpecOptions, named_options, option, refuse_groups, verb
+from pets.cli._groups import SpecOptions, option, refuse_groups, refuse_named, verb
 from pets.cli._output import check_rows_output, count, growing_output
 from pets.cli._run import (
     ANSWER_COLUMNS,
@@ -52,23 +52,6 @@ STDIN = "-"
 POOL: Any = option("Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path))
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """All that the user said, beside the questions."""
-
-    run: SpecOptions
-    plan: StreamPlan | None
-    model: ModelOptions
-    local: LocalModelOptions
-    selection: QuestionOptions
-    store: str | None
-
-    @property
-    def drift(self) -> Drift | None:
-        """What watches for drift from a plan."""
-        return None if self.plan is None else Drift.of(self.plan)
-
-
 @verb()
 @click.argument("questions", metavar="[QUESTIONS|-]", required=False)
 def stream(
@@ -104,8 +87,10 @@ def stream(
         raise InputError("a --plan is a policy; leave --policy out.")
     fitted = None if plan is None else read_plan(plan)
     said = SpecOptions({**plan_defaults(fitted), **run.said})
-    options = _Options(said, fitted, model, local, selection, store)
-    running = _live(questions, options) if pool is None else _replayed(pool, questions, options)
+    if pool is not None:
+        running = _replayed(pool, questions, said, fitted, selection.first)
+    else:
+        running = _live(questions, said, fitted, model, local, selection, store)
     run_stream(running, output, resume=False)
 
 
@@ -159,12 +144,18 @@ class RunningStream:
                 async with watched_by(watch_outages(lambda: running.driver.fetcher.outage_state)):
                     await running.run(self._arriving())
 
-    def _arriving(self) -> AsyncIterator[Problem]:
-        """The questions; a line that holds none is refused with its number and what is wrong."""
+    async def _arriving(self) -> AsyncIterator[Problem]:
+        """The questions, as many as were said to come; a line that holds none is refused with what is wrong."""
+        for problem in self.problems or ():
+            yield problem
         if self.problems is not None:
-            return _in_order(self.problems)
-        arriving = problems_in(lines(sys.stdin.buffer), self.parser(self._stream.spec), self._refuse)
-        return _first(arriving, self._stream.spec.spending.horizon)
+            return
+        left = self._stream.spec.spending.horizon
+        async for problem in problems_in(lines(sys.stdin.buffer), self.parser(self._stream.spec), self._refuse):
+            yield problem
+            left = None if left is None else left - 1
+            if left == 0:
+                return
 
     def _refuse(self, line: int, reason: str) -> None:
         self.refused_lines += 1
@@ -204,47 +195,53 @@ class RunningStream:
         say(*words)
 
 
-def _live(questions: str | None, options: _Options) -> RunningStream:
+def _live(
+    questions: str | None,
+    said: SpecOptions,
+    plan: StreamPlan | None,
+    model: ModelOptions,
+    local: LocalModelOptions,
+    selection: QuestionOptions,
+    store: str | None,
+) -> RunningStream:
     """A model, asked."""
-    question_set = _loaded(questions, options.selection)
+    question_set = _loaded(questions, selection)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
-    spec = run_spec(options.run, options.model, own, headers=tuple(sorted(options.model.headers)))
-    samplers = options.model.samplers(options.local, spec)
+    spec = run_spec(said, model, own, headers=tuple(sorted(model.headers)))
+    sources = Sources(model.samplers(local, spec), model.servers, model.name or "")
     problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
-    name = f"{'stdin' if question_set is None else question_set.name} (stream)"
-    model = options.model.name or ""
-    sources = Sources(samplers, options.model.servers, model)
-    spec = _planned(options, spec, sources, problems)
+    spec = _planned(spec, plan, sources, problems, selection.first)
     return RunningStream(
         lambda on_answer: Stream(
             spec,
             sources,
             on_answer,
             problems=problems,
-            name=name,
-            store=options.store,
-            source=_stdin_file() if problems is None else identity_of(spec, problems, model),
-            drift=options.drift,
+            name=f"{'stdin' if question_set is None else question_set.name} (stream)",
+            store=store,
+            source=_stdin_file() if problems is None else identity_of(spec, problems, sources.model),
+            drift=None if plan is None else Drift.of(plan),
             on_alarm=_print_alarm,
         ),
         problems,
-        lambda spec: _line_parser(spec, options.selection),
+        lambda spec: _line_parser(spec, selection),
     )
 
 
-def _replayed(path: Path, questions: str | None, options: _Options) -> RunningStream:
+def _replayed(
+    path: Path, questions: str | None, typed: SpecOptions, plan: StreamPlan | None, first: int | None
+) -> RunningStream:
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
     reason = "--pool draws from recorded answers: no model is asked, nothing is kept"
     refuse_groups(
         reason, ModelOptions, LocalModelOptions, QuestionOptions, but={"first"} if questions == STDIN else set()
     )
-    options.run.refuse("pool", reason)
-    if "store" in named_options():
-        raise InputError(f"{reason}: leave out --store.")
+    typed.refuse("pool", reason)
+    refuse_named(reason, ["store"])
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
     (file,) = pool_files([path])
-    said = options.run.honoured("pool")  # whatever pets.toml says of a model is said of none here
+    said = typed.honoured("pool")  # whatever pets.toml says of a model is said of none here
     pool = read_answers(read_pool(file), said.said.get("answer"))
     spec = run_spec(said, ModelOptions(), Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
     cap = spec.spending.max_traces
@@ -253,12 +250,11 @@ def _replayed(path: Path, questions: str | None, options: _Options) -> RunningSt
     targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
     problems = None if questions == STDIN else [_named(id) for id in targets]
     spec = spec.with_options(answer_sizes={"text": pool.options}, max_traces=min(cap, traces.size))
-    spec = _planned(options, spec, Sources(), problems)
-    samplers = [RecordedStream(traces.traces, spec.seeds(0).cap)]
+    spec = _planned(spec, plan, Sources(), problems, first)
+    sources = Sources([RecordedStream(traces.traces, spec.seeds(0).cap)])
+    drift = None if plan is None else Drift.of(plan)
     return RunningStream(
-        lambda on_answer: Stream(
-            spec, Sources(samplers), on_answer, problems=problems, drift=options.drift, on_alarm=_print_alarm
-        ),
+        lambda on_answer: Stream(spec, sources, on_answer, problems=problems, drift=drift, on_alarm=_print_alarm),
         problems,
         lambda spec: replayed_problem(_named),
         targets,
@@ -305,9 +301,7 @@ def _stdin_file() -> str | None:
 
 def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | None:
     """The questions of a file or a named set; none of stdin, whose end nobody knows."""
-    if questions is not None and questions != STDIN:
-        return selection.load(questions)
-    return None
+    return None if questions is None or questions == STDIN else selection.load(questions)
 
 
 def _line_parser(spec: RunSpec, selection: QuestionOptions) -> Parse:
@@ -316,10 +310,11 @@ def _line_parser(spec: RunSpec, selection: QuestionOptions) -> Parse:
     return spoken_problem(parse_fields(selection.fields), AUTO if kind == RAW else kind)
 
 
-def _planned(options: _Options, spec: RunSpec, sources: Sources, problems: Sequence[Problem] | None) -> RunSpec:
-    """The spec with the policy that a plan, or the stream itself, makes for its budget."""
-    spec = spec if problems is not None else spec.with_options(horizon=options.selection.first)
-    return planned(spec, options.plan, sources, problems)
+def _planned(
+    spec: RunSpec, plan: StreamPlan | None, sources: Sources, problems: Sequence[Problem] | None, first: int | None
+) -> RunSpec:
+    """The spec with the policy that a plan, or the stream itself, makes for its budget; of stdin ``first`` come."""
+    return planned(spec if problems is not None else spec.with_options(horizon=first), plan, sources, problems)
 
 
 def _print_alarm(drift: Drift) -> None:
@@ -329,18 +324,3 @@ def _print_alarm(drift: Drift) -> None:
 def _named(id: str) -> Problem:
     """A question that is known by its id alone."""
     return Problem(id, Prompt(id))
-
-
-async def _first(problems: AsyncIterator[Problem], number: int | None) -> AsyncIterator[Problem]:
-    """As many questions as were said to come, and then no more."""
-    left = -1 if number is None else number
-    async for problem in problems:
-        yield problem
-        left -= 1
-        if not left:
-            return
-
-
-async def _in_order(problems: Sequence[Problem]) -> AsyncIterator[Problem]:
-    for problem in problems:
-        yield problem

@@ -86,7 +86,10 @@ def budget_curves(
 
     The run has none where its policy gives traces no order. With a zone, near-ties of theta are good votes too.
     """
-    sizes = _sizes(questions, policy)
+    order, sizes = launch_order(questions, policy), np.zeros((0, len(questions)), dtype=np.int64)
+    if order is not None and len(order) > len(questions):  # traces of each at points from one per question on, (V, N)
+        ends = np.unique(np.geomspace(len(questions), len(order), POINTS).round().astype(int)).tolist()
+        sizes = np.array([np.bincount(order[:end], minlength=len(questions)) for end in ends])
     rng = np.random.default_rng(0)
     played = [_play(question, prior, most, zone, sizes[:, index], rng) for index, question in enumerate(questions)]
     judged = np.array([question.right is not None and question.ranks is not None for question in questions])
@@ -106,41 +109,29 @@ def _curves(traces: Floats, rows: Sequence[Votes], judged: Bools) -> BudgetCurve
     return BudgetCurves(traces, *consistency, right.mean(axis=0), Z_95 * right.std(axis=0))
 
 
-def _sizes(questions: Sequence[RunQuestion], policy: Policy) -> NDArray[np.int64]:
-    """Traces of each question at points from one trace per question on, (V, N); no point without an order."""
-    order = launch_order(questions, policy)
-    if order is None or len(order) <= len(questions):
-        return np.zeros((0, len(questions)), dtype=np.int64)
-    ends = np.unique(np.geomspace(len(questions), len(order), POINTS).round().astype(int))
-    return np.array([np.bincount(order[:end], minlength=len(questions)) for end in ends.tolist()])
-
-
 def launch_order(questions: Sequence[RunQuestion], policy: Policy) -> list[int] | None:
     """The indices of the questions, one for each trace, in the order in which the policy would have bought them."""
     if policy.blind:
         worth = [[-float(number) for number in range(len(question.answers))] for question in questions]
     elif isinstance(policy, IndexPolicy) and policy.sees == "counts":
         scores: dict[Tally, float] = {}
-        worth = [_worth(question, policy, scores) for question in questions]
+        worth = []
+        for question in questions:  # for each trace the least index before it; those of the warm-up come first
+            row, least = list[float](), np.inf
+            for number in range(len(question.answers)):
+                if number >= max(1, policy.warmup):
+                    seen = question.after(number)
+                    mark = policy.belief.mark(seen.mean_tokens) if policy.marks else 0
+                    state = Tally(seen.counts, seen.nulls, options=seen.options, mark=mark)
+                    if state not in scores:
+                        scores[state] = policy.index(state, View())
+                    least = min(least, scores[state])
+                row.append(least)
+            worth.append(row)
     else:
         return None
     traces = [(-value, number, index) for index, row in enumerate(worth) for number, value in enumerate(row)]
     return [index for _, _, index in sorted(traces)]
-
-
-def _worth(question: RunQuestion, policy: IndexPolicy, scores: dict[Tally, float]) -> list[float]:
-    """For each trace the least index before it; those of the warm-up come first."""
-    worth, least = [], np.inf
-    for number in range(len(question.answers)):
-        if number >= max(1, policy.warmup):
-            seen = question.after(number)
-            mark = policy.belief.mark(seen.mean_tokens) if policy.marks else 0
-            state = Tally(seen.counts, seen.nulls, options=seen.options, mark=mark)
-            if state not in scores:
-                scores[state] = policy.index(state, View())
-            least = min(least, scores[state])
-        worth.append(least)
-    return worth
 
 
 def _play(
@@ -158,7 +149,11 @@ def _play(
     known = [NO_VOTE if answer is None else ranks.get(answer, NO_VOTE) for answer in question.answers]
     votes = _leaders(np.array([NO_VOTE, *known]), max(1, len(ranks)))[sizes]
     good, right, good_as_spent = [], [], []
-    for theta in _thetas(question.tally, prior, rng):
+    parts = prior.mixture(replace(question.tally, mark=prior.mark(question.tally.mean_tokens)))
+    # Of the posterior; the answers seen come first, in the order of their counts.
+    alphas = [[*part.alpha, *(a for a, many in part.unseen for _ in range(many))] for part in parts]
+    chosen = rng.choice(len(parts), size=DRAWS, p=[part.weight for part in parts]).tolist()
+    for theta in [rng.dirichlet(alphas[part]) for part in chosen]:
         answers = rng.choice(len(theta), size=most, p=theta / theta.sum())
         answers[rng.random(most) >= question.tally.voting_chance] = NO_VOTE
         if ranks:
@@ -169,14 +164,6 @@ def _play(
         good_as_spent.append((votes >= 0) & (theta[votes] >= theta.max() - zone))
     right_as_spent = np.tile(np.isin(votes, gold), (DRAWS, 1))
     return (np.array(good), np.array(right)), (np.array(good_as_spent), right_as_spent)
-
-
-def _thetas(tally: Tally, prior: LearnedPrior, rng: np.random.Generator) -> list[Floats]:
-    """Draws from the posterior; the answers seen come first, in the order of their counts."""
-    parts = prior.mixture(replace(tally, mark=prior.mark(tally.mean_tokens)))
-    alphas = [[*part.alpha, *(a for a, many in part.unseen for _ in range(many))] for part in parts]
-    chosen = rng.choice(len(parts), size=DRAWS, p=[part.weight for part in parts])
-    return [rng.dirichlet(alphas[part]) for part in chosen.tolist()]
 
 
 def _leaders(answers: NDArray[np.int64], classes: int) -> NDArray[np.int64]:

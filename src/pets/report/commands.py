@@ -55,7 +55,11 @@ def _options(settings: RunRecord, spec: RunSpec, questions: int) -> Iterator[str
         yield from (settings.name, "--first", str(questions))
     else:
         yield QUESTIONS
-    yield from ("--budget", _budget(settings, questions), "--policy", settings.policy)
+    total, unit = settings.currency.shown(settings.total)
+    budget = f"{total:.9f}usd" if unit == "usd" else f"{total}{'tok' if unit == 'tokens' else ''}"
+    if settings.total == total_of(Amount.parse(settings.budget), questions):  # nothing was added to what was written
+        budget = settings.budget
+    yield from ("--budget", budget, "--policy", settings.policy)
     for endpoint in settings.endpoints:
         yield from ("--endpoint", endpoint)
     models = [f"{share.name}={share.weight:g}" for share in spec.serving.models] or [settings.model]
@@ -64,7 +68,11 @@ def _options(settings: RunRecord, spec: RunSpec, questions: int) -> Iterator[str
     if spec.reading.answer is not None:
         yield from ("--answer", str(spec.reading.answer).removeprefix("recorded:"))
     yield from _differing(RUN_OPTIONS, spec, RunSpec())
-    sampling, usual = spec.sampling, _own_sampling(settings.name)
+    sampling, usual = spec.sampling, Sampling()  # and how the traces of a named set are drawn by default
+    if settings.name == "starter":
+        usual = starter().sampling
+    elif settings.name in BENCHMARKS:
+        usual = Sampling(max_tokens=BENCHMARKS[settings.name].max_tokens)
     yield from _differing(SAMPLING_OPTIONS, spec, RunSpec(sampling=usual))
     for text in () if sampling.stop == usual.stop else sampling.stop:
         yield from ("--stop", text)
@@ -81,14 +89,6 @@ def _options(settings: RunRecord, spec: RunSpec, questions: int) -> Iterator[str
     yield from ("--seed", str(spec.serving.seed))
 
 
-def _budget(settings: RunRecord, questions: int) -> str:
-    """The budget as the user wrote it; where some was added, all of it."""
-    if settings.total == total_of(Amount.parse(settings.budget), questions):
-        return settings.budget
-    total, unit = settings.currency.shown(settings.total)
-    return f"{total:.9f}usd" if unit == "usd" else f"{total}{'tok' if unit == 'tokens' else ''}"
-
-
 def _differing(names: Sequence[str], spec: RunSpec, usual: RunSpec) -> Iterator[str]:
     """The options whose values are not the usual ones."""
     for name in names:
@@ -96,13 +96,6 @@ def _differing(names: Sequence[str], spec: RunSpec, usual: RunSpec) -> Iterator[
         if value is not None and value != usual.get(name):
             yield FLAGS.get(name, f"--{name.replace('_', '-')}")
             yield f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _own_sampling(name: str) -> Sampling:
-    """How the traces of a named set are drawn by default."""
-    if name == "starter":
-        return starter().sampling
-    return Sampling(max_tokens=BENCHMARKS[name].max_tokens) if name in BENCHMARKS else Sampling()
 
 
 def _price_text(price: TokenPrice) -> str:

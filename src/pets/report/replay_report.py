@@ -125,7 +125,15 @@ def _pool_section(page: Page, pool: str, rows: Sequence[Row]) -> None:
         if panels:
             page.subsection(name)
             page.charts(panels, f"{name}: self-consistency and accuracy against traces per question.")
-    _table(page, rows)
+    cells = {(row.policy, row.setting, row.metric): row for row in rows if row.option is None and row.policy}
+    metrics = {metric: names[1] for metric, names in COLUMNS.items() if any(key[2] == metric for key in cells)}
+    page.notes([WORDS])
+    table = []
+    for policy, setting in dict.fromkeys(key[:2] for key in cells):
+        found = [cells.get((policy, setting, metric)) for metric in metrics]
+        numbers = [math.nan if row is None or row.mean is None else row.mean for row in found]
+        table.append([Cell(policy), Cell(setting), *map(Cell, map(metric_text, found), numbers)])
+    page.table(["policy", "setting", *metrics.values()], table)
 
 
 def _lines(rows: Sequence[Row], metric: str) -> list[Series]:
@@ -144,21 +152,3 @@ def _lines(rows: Sequence[Row], metric: str) -> list[Series]:
             columns = np.array(sorted(points), dtype=float).T
             lines.append(Series.about(policy, bool(spent), *columns))
     return lines
-
-
-def _table(page: Page, rows: Sequence[Row]) -> None:
-    """The metrics of the terminal's table in a reader's words, to sort."""
-    cells = {(row.policy, row.setting, row.metric): row for row in rows if row.option is None and row.policy}
-    metrics = {metric: names[1] for metric, names in COLUMNS.items() if any(key[2] == metric for key in cells)}
-    page.notes([WORDS])
-    page.table(
-        ["policy", "setting", *metrics.values()],
-        [
-            [Cell(policy), Cell(setting), *(_cell(cells.get((policy, setting, metric))) for metric in metrics)]
-            for policy, setting in dict.fromkeys(key[:2] for key in cells)
-        ],
-    )
-
-
-def _cell(row: Row | None) -> Cell:
-    return Cell(metric_text(row), math.nan if row is None or row.mean is None else row.mean)

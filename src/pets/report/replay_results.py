@@ -45,12 +45,11 @@ class ReplayResults(tuple[PoolResult, ...]):
             rows = [[pool.pool, *row] for pool in self for row in clock_rows(pool)]
             return html_table(["pool", "policy", "at", *CLOCK_COLUMNS], rows)
         traces = {level: self.traces_at(level) for level in LEVELS}
-        rows = [[policy, *(_cell(column[policy]) for column in traces.values())] for policy in traces[LEVELS[0]]]
+        rows = [
+            [policy, *(f"{at[policy]:.1f}" if np.isfinite(at[policy]) else "not reached" for at in traces.values())]
+            for policy in traces[LEVELS[0]]
+        ]
         return html_table(["traces per question for", *(f"{level:.4g}" for level in LEVELS)], rows)
-
-
-def _cell(traces: float) -> str:
-    return f"{traces:.1f}" if np.isfinite(traces) else "not reached"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

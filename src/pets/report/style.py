@@ -8,7 +8,7 @@ is drawn.
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -42,7 +42,6 @@ FIXED: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "oracle": (GREY, MIXED),
 }
 """Colour and dashes of each policy, on every page and in every figure."""
-FORMATS = ("png", "svg", "pdf")
 PNG_SCALE = 2  # pixels for each unit of a chart
 NAME = re.compile(r"\w*")  # of a policy, before its options and whatever a legend adds
 INK, FAINT, LINE = ("#1b1f24", "#5f6875", "#e5e7eb")
@@ -165,14 +164,14 @@ def charts_library() -> Any:
 def save(chart: Chart, path: Path) -> tuple[Path, ...]:
     """Write a chart as PNG, SVG and PDF beside one another, and hand back where; the suffix of ``path`` is replaced."""
     library, specification = charts_library(), json.dumps(themed(chart, INK, FAINT, LINE, paper="#ffffff"))
-    pictures = {
+    pictures: dict[str, Callable[[], bytes]] = {
         "png": lambda: library.vegalite_to_png(specification, scale=PNG_SCALE),
         "svg": lambda: library.vegalite_to_svg(specification).encode(),
         "pdf": lambda: library.vegalite_to_pdf(specification),
     }
-    paths = tuple(path.with_name(f"{path.name}.{suffix}") for suffix in FORMATS)
-    for suffix, target in zip(FORMATS, paths, strict=True):
-        target.write_bytes(pictures[suffix]())
+    paths = tuple(path.with_name(f"{path.name}.{suffix}") for suffix in pictures)
+    for draw, target in zip(pictures.values(), paths, strict=True):
+        target.write_bytes(draw())
     return paths
 
 

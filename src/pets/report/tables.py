@@ -43,7 +43,16 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
     of_pool = [row for row in rows if row.pool == pool.pool and row.option is None]
     cells = {(row.policy, row.setting, row.metric): row for row in of_pool}
     metrics = {metric: names[0] for metric, names in COLUMNS.items() if any(row.metric == metric for row in of_pool)}
-    table = _table(_title(pool), _caption(pool, of_pool), ["policy", "setting"], metrics.values())
+    of = "of the ceiling " if pool.config.reference == "disjoint" else ""
+    good = "At zone 0.95 and 0.99 that many verdicts are good: no answer has a share of the target's votes more"
+    sentences = [
+        f"Traces per question at self-consistency 1 {of}(first, settled); at 0.95 and 0.99 {of}on the mean curve.",
+        f"{good} than {pool.config.tolerance:g} above theirs." if pool.config.tolerance else "",
+        "* at the spend where okg first reaches 1.",
+        f"Tied targets: {pool.tied.mean():.1f}; agreement of all traces with the target: {pool.ceiling.mean():.4f}.",
+        _limit(pool, of_pool),
+    ]
+    table = _table(_title(pool), "\n".join(filter(None, sentences)), ["policy", "setting"], metrics.values())
     for result in pool.results:
         key = result.policy, result.setting
         table.add_row(*key, *(metric_text(cells.get((*key, metric))) for metric in metrics))
@@ -148,19 +157,6 @@ def _title(pool: PoolResult) -> str:
     bound_texts = [f"{name} {value:.3f}" for name, value in bounds if value is not None]
     facts = [f"{pool.questions} questions x {pool.size} traces", f"{pool.config.repetitions} repetitions", *bound_texts]
     return f"{pool.pool}: {', '.join(facts)}"
-
-
-def _caption(pool: PoolResult, of_pool: Sequence[Row]) -> str:
-    of = "of the ceiling " if pool.config.reference == "disjoint" else ""
-    good = "At zone 0.95 and 0.99 that many verdicts are good: no answer has a share of the target's votes more"
-    sentences = [
-        f"Traces per question at self-consistency 1 {of}(first, settled); at 0.95 and 0.99 {of}on the mean curve.",
-        f"{good} than {pool.config.tolerance:g} above theirs." if pool.config.tolerance else "",
-        "* at the spend where okg first reaches 1.",
-        f"Tied targets: {pool.tied.mean():.1f}; agreement of all traces with the target: {pool.ceiling.mean():.4f}.",
-        _limit(pool, of_pool),
-    ]
-    return "\n".join(filter(None, sentences))
 
 
 def _limit(pool: PoolResult, of_pool: Sequence[Row]) -> str:
