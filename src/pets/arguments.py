@@ -89,10 +89,10 @@ def checked(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        hints = _hints(function)
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if name not in several and name in hints:
-                _check(name, value, hints[name])
+        bound = signature.bind(*args, **kwargs).arguments
+        for name in several:
+            bound.pop(name, None)
+        check_values(_hints(function), bound)
         return function(*args, **kwargs)
 
     return cast("Function", call)
@@ -103,7 +103,8 @@ def check_fields(record: Any) -> None:
     hints = _hints(type(record))  # type: ignore[arg-type]  # a class is hashable, whatever mypy says
     for own in fields(record):
         value, interval = getattr(record, own.name), own.metadata.get("within")
-        _check(own.name, value, hints[own.name])
+        if not _fits(value, hints[own.name]):
+            raise _mistaken(own.name, value, hints[own.name])
         if interval is not None and value is not None and value not in interval:
             raise InputError(f"{own.name} is {interval}; got {value}.")
 
@@ -111,16 +112,15 @@ def check_fields(record: Any) -> None:
 def check_values(hints: Mapping[str, Any], values: Mapping[str, object]) -> None:
     """Refuse values of a wrong type, by name; those without a hint may be anything."""
     for name, value in values.items():
-        if name in hints:
-            _check(name, value, hints[name])
+        if name in hints and not _fits(value, hints[name]):
+            raise _mistaken(name, value, hints[name])
 
 
-def _check(name: str, value: object, hint: Any) -> None:
-    if not _fits(value, hint):
-        shown = repr(value)
-        if len(shown) > SHOWN_CHARACTERS:
-            shown = f"{shown[:SHOWN_CHARACTERS]}..."
-        raise InputError(f"{name} is {shown}; expected {_words(hint)}.")
+def _mistaken(name: str, value: object, hint: Any) -> InputError:
+    shown = repr(value)
+    if len(shown) > SHOWN_CHARACTERS:
+        shown = f"{shown[:SHOWN_CHARACTERS]}..."
+    return InputError(f"{name} is {shown}; expected {_words(hint)}.")
 
 
 @functools.cache

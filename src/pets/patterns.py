@@ -96,7 +96,8 @@ class Match:
 class Pattern:
     """A pattern, compiled when it is first used; ``needs`` is a text without which nothing matches, looked for first.
 
-    Its methods are those of Python's ``re``.
+    Its methods are those of Python's ``re``. Of most patterns nothing matches: of a text in ASCII that is seen without
+    more ado, by RE2's own search.
     """
 
     def __init__(self, pattern: str, needs: str = "") -> None:
@@ -134,17 +135,25 @@ class Pattern:
 
     def match(self, text: str, start: int = 0) -> Match | None:
         """The match at ``start``."""
+        if not start and text.isascii() and self._compiled[0](ANCHOR_START, text.encode(), 0, len(text))[0][0] < 0:
+            return None
         return self.search(text, start, ANCHOR_START)
 
     def fullmatch(self, text: str) -> Match | None:
         """The match that is the whole text."""
+        if text.isascii() and self._compiled[0](ANCHOR_BOTH, text.encode(), 0, len(text))[0][0] < 0:
+            return None
         return self.search(text, 0, ANCHOR_BOTH)
 
     def finditer(self, text: str, start: int = 0) -> Iterator[Match]:
         """The matches from left to right, none within another."""
+        if self._needs not in text:
+            return
+        if text.isascii() and self._compiled[0](UNANCHORED, text.encode(), 0, len(text))[0][0] < 0:
+            return
         while start <= len(text) and (match := self.search(text, start)) is not None:
             yield match
-            first, last = match.span()
+            first, last = match._spans[0]
             start = last if last > first else last + 1
 
     def findall(self, text: str) -> list[Any]:
@@ -167,9 +176,13 @@ class Pattern:
 
     def sub(self, replacement: str | Callable[[Match], str], text: str, count: int = 0) -> str:
         r"""The text with its matches replaced, the first ``count`` or all; ``\1`` is a group, ``\\`` a backslash."""
+        if self._needs not in text:
+            return text
+        if text.isascii() and self._compiled[0](UNANCHORED, text.encode(), 0, len(text))[0][0] < 0:
+            return text
         pieces, index, start = list[str](), 0, 0
         while start <= len(text) and (match := self.search(text, start)) is not None:
-            first, last = match.span()
+            first, last = match._spans[0]
             pieces.append(text[index:first])
             if isinstance(replacement, str):
                 template = _template(replacement)
@@ -190,10 +203,10 @@ class Pattern:
         options = re2.Options()
         options.log_errors = False
         regexp = re2.compile(_translated(self.pattern), options)
-        marks = {group: name[0] for name, group in regexp.groupindex.items()}
+        marks = dict(zip(regexp.groupindex.values(), regexp.groupindex, strict=True))
         groups: dict[str, list[int]] = {"s": [], "e": [], "": []}
         for group in range(1, regexp.groups + 1):
-            groups[marks.get(group, "")].append(group)
+            groups[marks.get(group, "")[:1]].append(group)
         return regexp._regexp.Match, groups["s"], groups["e"], groups[""]
 
 

@@ -299,12 +299,18 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
                 raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
         objects: dict[str, Any] = {}
         for name, group in groups.items():
-            names = [spec.name for spec in fields(group) if spec.name in values]
-            objects[name] = group(**{name: values.pop(name) for name in names})
+            own: dict[str, Any] = {}
+            for spec in fields(group):
+                if spec.name in values:
+                    own[spec.name] = values.pop(spec.name)
+            objects[name] = group(**own)
         if of_spec is not None:
-            typed = {name: values.pop(name) for name in sections}
-            unsaid = (None, ParameterSource.DEFAULT)  # else it was typed, or is in the environment or pets.toml
-            said = {name: typed[name] for name in sections if context.get_parameter_source(name) not in unsaid}
+            said: dict[str, Any] = {}
+            for name in sections:
+                value = values.pop(name)
+                # What is neither typed nor in the environment or pets.toml is not said.
+                if context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT):
+                    said[name] = value
             objects[of_spec] = SpecOptions(said)
         function(*args, **values, **objects)
 
