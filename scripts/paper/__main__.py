@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 
 from pets.cli._output import print_table, progress_bar
-from pets.cli._pools import PoolOptions
 from pets.cli._terminal import terminal_text
+from pets.cli.pools import PoolOptions
 from pets.errors import InputError, PetsError
 from pets.lab import ReplayConfig, read_answers
 from pets.pools import Pool, pool_files

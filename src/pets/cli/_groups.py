@@ -315,7 +315,14 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
         function(*args, **values, **objects)
 
     sections = [] if of_spec is None else spec_fields(verb_name or function.__name__)
-    options = [_spec_option(name) for name in sections]
+    options = []
+    for name in sections:  # nothing is the default, so that what is said can be told from what is not
+        section, spec = SECTIONS[SECTION_OF[name]], SPEC_FIELDS[name]
+        default = default_of(spec)
+        words = name.replace("_", "-") if default is True else str(default or "")
+        shown = {"show_default": False if SAYS_DEFAULT in spec.metadata["help"] else words or False}
+        several = name == "price"  # one for each of several models
+        options.append(_make_option(name, get_type_hints(section)[name], spec, section.title, several=several, **shown))
     for group in groups.values():
         kinds, title = get_type_hints(group), getattr(group, "title", group.__name__)
         told = [spec for spec in fields(group) if "help" in spec.metadata]
@@ -329,18 +336,6 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
 def spec_fields(verb: str) -> list[str]:
     """The fields of a spec that are options of a verb: those that it honours, with a help text."""
     return [name for name, spec in SPEC_FIELDS.items() if "help" in spec.metadata and is_honoured(spec, verb)]
-
-
-def _spec_option(name: str) -> GroupedOption:
-    """The option of a field of a spec; nothing is its default, so that what is said can be told from what is not."""
-    section, spec = SECTIONS[SECTION_OF[name]], SPEC_FIELDS[name]
-    default = default_of(spec)
-    words = name.replace("_", "-") if default is True else str(default or "")
-    if SAYS_DEFAULT in spec.metadata["help"]:
-        words = ""
-    several = name == "price"  # one for each of several models
-    hint = get_type_hints(section)[name]
-    return _make_option(name, hint, spec, section.title, several=several, show_default=words or False)
 
 
 def _make_option(

@@ -120,16 +120,8 @@ def sampler_maker(
     name: str | None, local: LocalModelOptions, size: ActorSize, settings: Mapping[str, Any]
 ) -> Callable[[], Sampler]:
     """What makes the sampler in an actor."""
+    shared = {"slots": local.settings["slots"], "context": local.settings["context"]}
     if name is None or _is_local(name):
         path = None if name is None else Path(name).absolute()  # an actor has a working directory of its own
-        return partial(
-            LocalSampler, path, slots=local.settings["slots"], context=local.settings["context"], threads=size.cpus
-        )
-    return partial(
-        VllmSampler,
-        name,
-        slots=local.settings["slots"],
-        context=local.settings["context"],
-        gpus=size.gpus,
-        settings=settings,
-    )
+        return partial(LocalSampler, path, threads=size.cpus, **shared)
+    return partial(VllmSampler, name, gpus=size.gpus, settings=settings, **shared)

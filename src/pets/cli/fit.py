@@ -10,8 +10,8 @@ import numpy as np
 from pets.cli._chart import ChartLine, draw_chart
 from pets.cli._groups import option, option_group, refuse_others, verb
 from pets.cli._output import check_output, make_table, print_table, table_console
-from pets.cli._pools import PoolOptions
 from pets.cli._terminal import echo, echo_drawing, say
+from pets.cli.pools import PoolOptions
 from pets.core.prior import STRENGTHS
 from pets.core.tally import K0, NAMES
 from pets.engine.budget import Amount

@@ -81,12 +81,11 @@ def add(
     admin: bool = option("Let the key see everybody's questions on the dashboard.", False),
 ) -> None:
     """Make a key for NAME and show it, this once: the store keeps its hash alone."""
-    store = _store(context)
-    is_new = not _exists(store)
-    with _keys(store, create=True) as key_store:
+    is_new = context.obj is not None and not _exists(context.obj)
+    with _keys(context, create=True) as key_store:
         secret = key_store.add(name, admin=admin, **KeyLimits(budget).fields(key_store))
     if is_new:
-        name = shown_location(store)
+        name = shown_location(context.obj)
         say(f'"{name}" is a new store. The key opens the gateway that is started with --store {name}.')
     echo(secret)
 
@@ -101,7 +100,7 @@ def set_limits(context: click.Context, name: str, limits: KeyLimits) -> None:
     pets keys set alice --budget 20usd/month --rpm 60 --store gateway.db
     pets keys set alice --rpm none --store gateway.db                 no such limit any more
     """
-    with _keys(_store(context)) as key_store:
+    with _keys(context) as key_store:
         if not (fields := limits.fields(key_store)):
             raise InputError("nothing to change: name --budget, --rpm, --expires or --models.")
         key_store.change(name, fields)
@@ -113,14 +112,9 @@ def set_limits(context: click.Context, name: str, limits: KeyLimits) -> None:
 @click.pass_context
 def list_keys(context: click.Context, form: Format | None = FORMAT) -> None:
     """List the names of the keys, what each has spent, and of which budget."""
-    with _keys(_store(context)) as key_store:
+    with _keys(context) as key_store:
         rows = [_row(key_store, *row) for row in key_store.all()]
-
-    def print_people() -> None:
-        for row in rows:
-            echo(_line(row))
-
-    print_rows(rows, form, print_people)
+    print_rows(rows, form, lambda: echo(*map(_line, rows)) if rows else None)
 
 
 def _row(key_store: KeyStore, key: ApiKey, created: float, revoked: float | None) -> dict[str, Any]:
@@ -179,7 +173,7 @@ def _time(seconds: float) -> str:
 @click.pass_context
 def revoke(context: click.Context, name: str) -> None:
     """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
-    with _keys(_store(context)) as key_store:
+    with _keys(context) as key_store:
         key_store.revoke(name)
     say(f"The key of {name} is revoked.")
 
@@ -211,16 +205,12 @@ def _end(text: str, now: float) -> float:
     return end
 
 
-def _store(context: click.Context) -> str:
-    """The gateway's store, which all commands need."""
-    if context.obj is None:
-        raise click.UsageError("Missing option '--store': the gateway's file or URL, as given to pets serve.", context)
-    store: str = context.obj
-    return store
-
-
 @contextmanager
-def _keys(store: str, create: bool = False) -> Iterator[KeyStore]:
+def _keys(context: click.Context, create: bool = False) -> Iterator[KeyStore]:
+    """The keys in the gateway's store, which all commands need."""
+    store: str | None = context.obj
+    if store is None:
+        raise click.UsageError("Missing option '--store': the gateway's file or URL, as given to pets serve.", context)
     if not create and not _exists(store):
         raise StateError(f'store "{store}": there is no such file. Check the path; `pets keys add` begins a new one.')
     with closing(open_database(store, create=create, durability="machine")) as database:

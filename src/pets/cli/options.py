@@ -7,16 +7,8 @@ from typing import Any
 
 from pets.cli._groups import SpecOptions, option, option_group
 from pets.engine import RunSpec, TokenPrice
-from pets.engine.models import (
-    ModelShare,
-    endpoints_by_model,
-    keys_by_model,
-    model_name,
-    model_shares,
-    values_by_model,
-    with_prices,
-)
-from pets.engine.sources import make_samplers, mixed
+from pets.engine.models import ModelShare, endpoints_by_model, model_name, model_shares, values_by_model, with_prices
+from pets.engine.sources import sources_of
 from pets.errors import InputError
 from pets.openai.fields import json_value
 from pets.openai.headers import parse_headers
@@ -183,33 +175,16 @@ class ModelOptions(ServerOptions):
                 parsed[name] = TokenPrice.parse(texts[0])
         return (None, with_prices(shares, parsed)) if shares else (parsed.get(names[0]), ())
 
-    def samplers(self, local: LocalModelOptions, spec: RunSpec) -> list[Sampler]:
+    def samplers(self, local: LocalModelOptions, spec: RunSpec) -> Sequence[Sampler]:
         """A sampler per server, or that of the local model, for each of the configuration's models."""
-
-        def of_model(servers: Sequence[str], name: str | None, key: str | Sequence[str | None] | None) -> list[Sampler]:
-            return make_samplers(
-                servers,
-                name,
-                key=key,
-                headers=self.headers,
-                stream=spec.confidence_kind is not None,
-                timeout=spec.serving.timeout,
-                batch_api=spec.serving.batch_api,
-                **local.settings,
-            )
-
         if self.servers and not self.model:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
-        names = self.names if spec.serving.models else []
-        if not names:
-            return of_model(self.servers, self.name, self.keys)
-        urls, keys = endpoints_by_model(names, self.servers), keys_by_model(names, self.keys)
-        for name in names:
-            if not urls[name] and not name.endswith(".gguf"):
-                raise InputError(
-                    f"which server has {name}? Give --endpoint {name}=URL, or --endpoint URL for all models."
-                )
-        return mixed(spec, {name: of_model(urls[name], name, keys[name]) for name in names})
+        if spec.serving.models:
+            for name, urls in endpoints_by_model(self.names, self.servers).items():
+                if not urls and not name.endswith(".gguf"):
+                    remedy = f"Give --endpoint {name}=URL, or --endpoint URL for all models."
+                    raise InputError(f"which server has {name}? {remedy}")
+        return sources_of(None, self.servers, self.name, self.keys, self.headers, spec, **local.settings).samplers
 
 
 def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any) -> RunSpec:

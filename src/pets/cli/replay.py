@@ -18,9 +18,9 @@ from pets.cli._output import (
     progress_bar,
     write_output,
 )
-from pets.cli._pools import MixedPools, PoolOptions
 from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._terminal import say
+from pets.cli.pools import MixedPools, PoolOptions
 from pets.cluster import RayCluster
 from pets.errors import InputError
 from pets.lab import PoolResult, ReplayConfig, certificates, read_answers, rows

@@ -1,7 +1,7 @@
 """``pets solve``: questions in, answers out, each with its certificate, under a budget."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -127,8 +127,15 @@ def solve(
 
     if dry_run.dry_run is not None:
         place = store or DEFAULT_STORE
-        if not new and Path(place).exists() and _is_finished(lambda: engine_in(place)):
-            return
+        if not new and Path(place).exists():  # a run that is over would cost nothing, which is said
+            try:
+                engine = engine_in(place)
+                _print_origin(engine)
+                engine.close()
+                if engine.origin == "finished":
+                    return
+            except InputError as error:  # it would be refused
+                say(str(error))
         bounded = bounded_spec(spec, [spec.asked(problem) for problem in question_set.problems], samplers)
         _print_estimate(question_set, bounded, model.name or "", place, dry_run)
         return
@@ -150,18 +157,6 @@ def _write_wave(engine: Engine, files: FileBatches, path: Path) -> None:
         say(f"Run {engine.stored_run.id} of {engine.store_name} is finished: there is no wave to write.")
         raise click.exceptions.Exit(NOTHING_LEFT)
     say(f"{path}: {count(files.requests, 'request')}. {kept_words(engine)}")
-
-
-def _is_finished(open_engine: Callable[[], Engine]) -> bool:
-    """Whether the run is over already: then nothing would be paid, which is said, as is why it would be refused."""
-    try:
-        engine = open_engine()
-    except InputError as error:
-        say(str(error))
-        return False
-    _print_origin(engine)
-    engine.close()
-    return engine.origin == "finished"
 
 
 def _print_origin(engine: Engine) -> None:

@@ -108,24 +108,25 @@ def sources_of(
     key: Keys,
     headers: Mapping[str, str] | None,
     spec: RunSpec,
+    **local: int | None,
 ) -> Sources:
-    """The samplers that the caller has, else those of the endpoints."""
+    """The samplers that the caller has, else those of the endpoints, else a ``local`` model with these settings."""
     names = [share.name for share in spec.serving.models]
     if not names:
         if isinstance(endpoint, Mapping) or isinstance(key, Mapping) or isinstance(samplers, Mapping):
             raise InputError("a mapping gives each of several models its own; name them: model=[...].")
         endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
-        return Sources(_samplers(samplers, endpoints, model, key, headers, spec), endpoints, model or "")
+        return Sources(_samplers(samplers, endpoints, model, key, headers, spec, local), endpoints, model or "")
     urls, keys = endpoints_by_model(names, endpoint), keys_by_model(names, key)
     listed = [f"{name}={url}" for name in names for url in urls[name]]
     if isinstance(samplers, Sequence) and all(isinstance(sampler, MixtureSampler) for sampler in samplers):
-        return Sources(_samplers(samplers, (), None, None, headers, spec), listed, model or "")
+        return Sources(_samplers(samplers, (), None, None, headers, spec, local), listed, model or "")
     if samplers is not None and not isinstance(samplers, Mapping):
         raise InputError("several models need a sampler each: sampler={model: sampler, ...}.")
     if samplers is not None and set(samplers) != set(names):
         raise InputError(f"there are samplers of {', '.join(samplers)} for the models {', '.join(names)}.")
     own = {
-        name: _samplers(None if samplers is None else samplers[name], urls[name], name, keys[name], headers, spec)
+        name: _samplers((samplers or {}).get(name), urls[name], name, keys[name], headers, spec, local)
         for name in names
     }
     return Sources(mixed(spec, own), listed, model or "")
@@ -150,6 +151,7 @@ def _samplers(
     key: str | Sequence[str | None] | None,
     headers: Mapping[str, str] | None,
     spec: RunSpec,
+    local: Mapping[str, int | None],
 ) -> list[Sampler]:
     """The samplers that the caller has, else those of the endpoints."""
     if samplers is None:
@@ -161,6 +163,7 @@ def _samplers(
             stream=spec.confidence_kind is not None,
             timeout=spec.serving.timeout,
             batch_api=spec.serving.batch_api,
+            **local,
         )
     return [as_sampler(sampler) for sampler in _several(samplers)]
 

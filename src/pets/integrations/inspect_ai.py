@@ -96,7 +96,10 @@ class TraceBudget:
                 "an epoch that fails costs a trace, and the next one takes its place."
             )
         budget = Budget(self._amount.traces(len(samples)), cap=epochs)
-        questions = [_question(sample, self._answer) for sample in samples]
+        questions = []
+        for sample in samples:
+            choices = len(sample.choices or ())  # a closed set of answers
+            questions.append(Question(str(sample.id), options=choices if choices >= 2 else self._answer.options))
         self._votes = _TaskVotes(task, Allocator(self._policy, budget, questions), self._answer, epochs)
         _running[task.eval_id] = self._votes
         _listen()
@@ -110,7 +113,10 @@ class TraceBudget:
 
     async def complete_sample(self, id: SampleId, epoch: int, scores: dict[str, SampleScore]) -> None:
         """Count the vote of an epoch; one that ``inspect eval-retry`` brings from an earlier log is used when due."""
-        await self._task.complete(str(id), epoch, self._answer_of(scores))
+        if self._scorer is not None and self._scorer not in scores:
+            raise InputError(f"there is no scorer {self._scorer!r}; this task has {', '.join(scores)}.")
+        score = scores[self._scorer] if self._scorer is not None else next(iter(scores.values()), None)
+        await self._task.complete(str(id), epoch, None if score is None else score.score.answer)
 
     async def complete_task(self) -> dict[str, JsonValue]:
         """The vote and the certificate of every sample, for the log."""
@@ -121,12 +127,6 @@ class TraceBudget:
         if self._votes is None:
             raise StateError("this TraceBudget has no task; give it to Task(early_stopping=...).")
         return self._votes
-
-    def _answer_of(self, scores: dict[str, SampleScore]) -> str | None:
-        if self._scorer is not None and self._scorer not in scores:
-            raise InputError(f"there is no scorer {self._scorer!r}; this task has {', '.join(scores)}.")
-        score = scores[self._scorer] if self._scorer is not None else next(iter(scores.values()), None)
-        return None if score is None else score.score.answer
 
 
 @score_reducer(name="vote")
@@ -225,18 +225,14 @@ class _TaskVotes:
         """Count what an epoch answered. What was never asked about comes from an earlier log."""
         form = None if answer is None else self._answer_type.extract(answer)
         if form is not None:
-            await self._compare(sample, form)
+            async with self._comparing:  # comparing formulas takes a while, so it is done in a thread
+                for answer, into in await run_sync(self._classes[sample].add, form):
+                    self._allocator.merge(sample, answer, into)
         if (sample, epoch) in self._asked:
             self._tell(sample, epoch, form)
         else:
             self._kept[sample].append(form)
             self._use_kept(sample)
-
-    async def _compare(self, sample: str, form: str) -> None:
-        """Find the class of an answer; comparing formulas takes a while, so it is done in a thread."""
-        async with self._comparing:
-            for answer, into in await run_sync(self._classes[sample].add, form):
-                self._allocator.merge(sample, answer, into)
 
     async def end(self, sample: EvalSample) -> None:
         """Note the tokens of an epoch that has ended; one that failed is told here, for it has no scores to come."""
@@ -304,9 +300,3 @@ def _answer_type(answer: str | AnswerType) -> AnswerType:
     if answer_type.asks_model or answer_type.chosen_from_traces:
         raise InputError(f"answers of inspect_ai are not read by {answer!r}; choose number, math, choice or text.")
     return answer_type
-
-
-def _question(sample: Sample, answer_type: AnswerType) -> Question:
-    """The question that a sample is; its choices are a closed set of answers."""
-    choices = len(sample.choices or ())
-    return Question(str(sample.id), options=choices if choices >= 2 else answer_type.options)
