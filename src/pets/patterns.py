@@ -105,7 +105,7 @@ class Pattern:
 
     def search(self, text: str, start: int = 0, anchor: Any = UNANCHORED) -> Match | None:
         """The first match at ``start`` or after it; where it must begin or end may be said."""
-        if self._needs not in text:
+        if self._needs and text.find(self._needs, max(0, start - 1)) < 0:
             return None
         is_ascii = text.isascii()
         subject = None if is_ascii and len(text) <= MAX_UNCACHED_CHARS else _subject(text)
@@ -147,9 +147,9 @@ class Pattern:
 
     def finditer(self, text: str, start: int = 0) -> Iterator[Match]:
         """The matches from left to right, none within another."""
-        if self._needs not in text:
+        if not start and self._needs not in text:
             return
-        if text.isascii() and self._compiled[0](UNANCHORED, text.encode(), 0, len(text))[0][0] < 0:
+        if not start and text.isascii() and self._compiled[0](UNANCHORED, text.encode(), 0, len(text))[0][0] < 0:
             return
         while start <= len(text) and (match := self.search(text, start)) is not None:
             yield match

@@ -119,6 +119,10 @@ def list_keys(context: click.Context, form: Format | None = FORMAT) -> None:
 
 def _row(key_store: KeyStore, key: ApiKey, created: float, revoked: float | None) -> dict[str, Any]:
     """What is known of a key; amounts as people know them, what it has spent by unit."""
+
+    def shown(amounts: Mapping[str, int]) -> dict[str, float]:
+        return {name: amount for amount, name in (Currency(unit).shown(amount) for unit, amount in amounts.items())}
+
     spent = key_store.spent(key.name)
     start = None if key.window is None else window_start(key.window, int(key_store.clock() // DAY_S))
     budget, unit = Currency(key.unit or next(iter(spent), "units")).shown(key.budget or 0)
@@ -128,8 +132,8 @@ def _row(key_store: KeyStore, key: ApiKey, created: float, revoked: float | None
         "budget": None if key.budget is None else budget,
         "unit": None if key.budget is None else unit,
         "window": key.window,
-        "spent": _shown(spent),
-        "spent_in_window": None if start is None else _shown(key_store.spent(key.name, start)),
+        "spent": shown(spent),
+        "spent_in_window": None if start is None else shown(key_store.spent(key.name, start)),
         "rpm": key.rpm,
         "expires": None if key.expires is None else _time(key.expires),
         "models": list(key.models),
@@ -153,10 +157,6 @@ def _line(row: Mapping[str, Any]) -> str:
         notes.append(f"models {' '.join(row['models'])}")
     notes += ["admin"] * row["admin"] + ["revoked"] * (row["revoked"] is not None)
     return "\t".join([row["name"], row["created"][:10], ", ".join(notes)])
-
-
-def _shown(amounts: Mapping[str, int]) -> dict[str, float]:
-    return {name: amount for amount, name in (Currency(unit).shown(amount) for unit, amount in amounts.items())}
 
 
 def _spent(amounts: Mapping[str, float]) -> str:

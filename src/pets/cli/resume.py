@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
@@ -121,15 +120,15 @@ def resume(
 
 def _read_replies(location: str, run: str, kept: ResumedRunOptions, changed: SpecOptions, output: Path | None) -> None:
     """Read what came of a wave into its run, all files or none; write the answers so far."""
-    stored = stored_jobs(location, run)
-    with BatchReplies({custom_id(line) for job in stored.jobs for line in job.lines}) as lines:
+    _, jobs, settings, _ = stored_jobs(location, run)
+    with BatchReplies({custom_id(line) for job in jobs for line in job.lines}) as lines:
         try:
             for path in kept.replies:
                 with path.open("rb") as file:
                     lines.add(file, f'"{path}"')
         except OSError as error:
             raise InputError(f'"{error.filename}": {error.strerror}. Name a file of replies.') from None
-        sampler = BatchSampler(NO_SERVER, stored.settings.model, FileBatches(replies=lines))
+        sampler = BatchSampler(NO_SERVER, settings.model, FileBatches(replies=lines))
         engine = Engine.resume(location, run, sampler=sampler, answer=kept.answer, budget=kept.budget, **changed.said)
         asyncio.run(run_jobs(engine, drain=True, then=lambda: write_answers(engine.answers(), output)))
     solution, left = engine.solution(), sampler.left
@@ -144,13 +143,12 @@ def _read_replies(location: str, run: str, kept: ResumedRunOptions, changed: Spe
 
 def cancel_jobs(location: str, run: str, servers: ServerOptions, answer: str | None) -> None:
     """Cancel a run's jobs at their provider; what they had ready is read, the rest goes back to the budget."""
-    stored = stored_jobs(location, run)
-    settings = stored.settings
+    id, _, settings, in_flight = stored_jobs(location, run)
     urls = servers.endpoint or settings.endpoints
     if not urls:
         raise InputError("this run goes by files, not by a provider: there is nothing to cancel.")
-    if not stored.traces_in_flight:
-        say(f"Run {stored.run} has no open job: there is nothing to cancel.")
+    if not in_flight:
+        say(f"Run {id} has no open job: there is nothing to cancel.")
         return
     spec = spec_of_run(settings)
     samplers = sources_of(None, urls, settings.model, servers.keys, servers.headers, spec).samplers
@@ -158,23 +156,14 @@ def cancel_jobs(location: str, run: str, servers: ServerOptions, answer: str | N
         sampler.provider.cancels = True
     engine = Engine.resume(location, run, sampler=samplers, answer=answer)
     asyncio.run(run_jobs(engine, drain=True))
-    missing, traces = count(stored.traces_in_flight, "trace"), count(engine.solution().traces, "trace")
+    missing, traces = count(in_flight, "trace"), count(engine.solution().traces, "trace")
     say(f"{missing} had not come back; the run has {traces} now. {kept_words(engine)}")
 
 
-class StoredJobs(NamedTuple):
-    """The jobs of a run, its settings, and how many of its traces are in flight."""
-
-    run: int
-    jobs: Sequence[BatchJob]
-    settings: RunRecord
-    traces_in_flight: int
-
-
-def stored_jobs(location: str, run: str) -> StoredJobs:
-    """The jobs of a run of the store; refused where it has none."""
+def stored_jobs(location: str, run: str) -> tuple[int, Sequence[BatchJob], RunRecord, int]:
+    """The number of a run of the store, its jobs, its settings, and how many of its traces are in flight."""
     with Store.open(location, create=False) as store:
         view = store.view(run)
         if not view.settings.batch_api:
             raise StateError(f"run {view.id} is not by batch jobs; `pets runs` lists the runs of the store.")
-        return StoredJobs(view.id, view.jobs(), view.settings, sum(1 for _ in view.lost()))
+        return view.id, view.jobs(), view.settings, sum(1 for _ in view.lost())

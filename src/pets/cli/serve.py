@@ -16,8 +16,7 @@ from pets.arguments import Interval
 from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._terminal import say
 from pets.cli.options import HEADER, LocalModelOptions
-from pets.core.budget import Currency
-from pets.engine import RunSpec
+from pets.core.money import Currency
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError
 from pets.gateway import Limits, Settings
@@ -25,7 +24,7 @@ from pets.gateway.ledger_backend import SpendRateLimit
 from pets.gateway.settings import SERVED
 from pets.gateway.telemetry import log_to
 from pets.openai.headers import parse_headers
-from pets.plans import Drift, StreamPlan, read_plan
+from pets.plans import Drift, read_plan
 from pets.registry import typed_policy
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability
@@ -180,7 +179,14 @@ def serve(
     if spend.plan is not None and "policy" in run.said:
         raise InputError("a --plan is a policy; leave --policy out.")
     fitted = None if spend.plan is None else read_plan(spend.plan)
-    spec = _spec(run, fitted)
+    values = dict(run.said)
+    if fitted is not None:
+        values["policy"] = fitted.policy()
+    elif "policy" in values:
+        values["policy"] = typed_policy(values["policy"])
+    if len(prices := values.pop("price", ())) > 1:
+        raise InputError("a gateway counts all its models at one price: give one --price.")
+    spec = SERVED.with_options(**values, **({"price": prices[0]} if prices else {}))
     spending = spend.limits(limits.max_tokens, spec.spending.price)
     state = build(
         _server(upstream, local),
@@ -235,15 +241,3 @@ def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | 
     if named := [name for name, value in (("model", single), ("local", local.local)) if value]:
         raise InputError(f"--{named[0]} is for a local model; with --endpoint, requests name theirs. Leave one out.")
     return list(upstream.endpoint)
-
-
-def _spec(run: SpecOptions, plan: StreamPlan | None) -> RunSpec:
-    """How questions are voted on: as the user said, a plan says, and a gateway does of itself."""
-    values = dict(run.said)
-    if plan is not None:
-        values["policy"] = plan.policy()
-    elif "policy" in values:
-        values["policy"] = typed_policy(values["policy"])
-    if len(prices := values.pop("price", ())) > 1:
-        raise InputError("a gateway counts all its models at one price: give one --price.")
-    return SERVED.with_options(**values, **({"price": prices[0]} if prices else {}))

@@ -50,8 +50,15 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
         f"{good} than {pool.config.tolerance:g} above theirs." if pool.config.tolerance else "",
         "* at the spend where okg first reaches 1.",
         f"Tied targets: {pool.tied.mean():.1f}; agreement of all traces with the target: {pool.ceiling.mean():.4f}.",
-        _limit(pool, of_pool),
     ]
+    if pool.limit is None:
+        sentences.append(f"No attainable limit is given: {pool.no_limit}.")
+    else:
+        least = [f"{row.mean:.1f}" for row in of_pool if row.metric.startswith("traces_limit") and row.mean is not None]
+        zone = [f"{pool.zone_limit.traces_at(level):.1f}" for level in LIMIT_LEVELS] if pool.zone_limit else []
+        zones = f" (zone: {' and '.join(zone)})" if zone else ""
+        limits = f"{' and '.join(least)} traces{zones}"
+        sentences.append(f"Attainable limit at 0.95 and 0.99: {limits}; beside it each policy's multiple of them.")
     table = _table(_title(pool), "\n".join(filter(None, sentences)), ["policy", "setting"], metrics.values())
     for result in pool.results:
         key = result.policy, result.setting
@@ -157,16 +164,6 @@ def _title(pool: PoolResult) -> str:
     bound_texts = [f"{name} {value:.3f}" for name, value in bounds if value is not None]
     facts = [f"{pool.questions} questions x {pool.size} traces", f"{pool.config.repetitions} repetitions", *bound_texts]
     return f"{pool.pool}: {', '.join(facts)}"
-
-
-def _limit(pool: PoolResult, of_pool: Sequence[Row]) -> str:
-    if pool.limit is None:
-        return f"No attainable limit is given: {pool.no_limit}."
-    least = [f"{row.mean:.1f}" for row in of_pool if row.metric.startswith("traces_limit") and row.mean is not None]
-    zone = [f"{pool.zone_limit.traces_at(level):.1f}" for level in LIMIT_LEVELS] if pool.zone_limit else []
-    zones = f" (zone: {' and '.join(zone)})" if zone else ""
-    limits = f"{' and '.join(least)} traces{zones}"
-    return f"Attainable limit at 0.95 and 0.99: {limits}; beside it each policy's multiple of them."
 
 
 def metric_text(row: Row | None) -> str:
