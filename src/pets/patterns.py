@@ -37,24 +37,20 @@ Spans = list[tuple[int, int]]
 escape = re2.escape
 
 
-def other_than(*words: str) -> str:
+def other_than(*words: str, prefix: str = "") -> str:
     r"""A pattern of what may stand where none of these words does, after blanks: another word, a sign, the end.
 
     >>> other_than("in", "if")
     '(?:\\z|[^\\si]|i(?:\\z|[^fn]|f\\w|n\\w))'
     """
-    return _other_than("", sorted(words), r"\s")
-
-
-def _other_than(prefix: str, words: list[str], more: str) -> str:
-    if words == [prefix]:
+    if words == (prefix,):
         return r"\w"
     assert prefix not in words, "none of the words begins another"
-    following = sorted({word[len(prefix)] for word in words})
-    branches = [
-        letter + _other_than(prefix + letter, [word for word in words if word.startswith(prefix + letter)], "")
-        for letter in following
-    ]
+    following, branches = sorted({word[len(prefix)] for word in words}), []
+    for letter in following:
+        longer = prefix + letter
+        branches.append(letter + other_than(*(word for word in words if word.startswith(longer)), prefix=longer))
+    more = "" if prefix else r"\s"
     return rf"(?:\z|[^{more}{''.join(following)}]|{'|'.join(branches)})"
 
 

@@ -20,7 +20,7 @@ import pkgutil
 import warnings
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from inspect import Parameter
 from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -74,7 +74,17 @@ class Catalog(dict[str, type[Base]]):
                 self.broken[entry.name] = f"{origin} is not the only package that brings it; uninstall one"
                 del self[entry.name]
             elif entry.name not in self.broken:
-                self._load(entry, origin)
+                try:
+                    cls = entry.load()
+                    options = _options(cls)
+                except Exception as error:  # noqa: BLE001 (a plugin may fail in any way, and the verb may not need it)
+                    self.broken[entry.name] = f"{origin}: {type(error).__name__}: {error}"
+                    continue
+                if isinstance(cls, type) and issubclass(cls, base) and not inspect.isabstract(cls):
+                    self[entry.name], self._options[entry.name] = cls, options
+                else:
+                    home = f"{base.__module__}.{base.__qualname__}"
+                    self.broken[entry.name] = f"{origin}: {entry.value} is no class that subclasses {home}"
 
     def make(self, spec: str) -> Base:
         """The object that ``name`` or ``name:option=value,option=value`` describes."""
@@ -96,19 +106,6 @@ class Catalog(dict[str, type[Base]]):
                 f"{min(self)!r}; got {value!r}."
             )
         return value
-
-    def _load(self, entry: EntryPoint, origin: str) -> None:
-        try:
-            cls = entry.load()
-            options = _options(cls)
-        except Exception as error:  # noqa: BLE001 (a plugin may fail in any way, and the verb may not need it)
-            self.broken[entry.name] = f"{origin}: {type(error).__name__}: {error}"
-            return
-        if isinstance(cls, type) and issubclass(cls, self.base) and not inspect.isabstract(cls):
-            self[entry.name], self._options[entry.name] = cls, options
-        else:
-            base = f"{self.base.__module__}.{self.base.__qualname__}"
-            self.broken[entry.name] = f"{origin}: {entry.value} is no class that subclasses {base}"
 
 
 @cache

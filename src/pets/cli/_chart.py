@@ -31,7 +31,12 @@ def draw_chart(title: str, lines: Sequence[ChartLine], width: int, *, colour: bo
     plotext.clear_figure()
     plotext.theme("clear")  # the terminal's own background
     lines = [replace(line, label=terminal_text(line.label)) for line in lines]
-    colours = [_terminal_colour(line.label, index) for index, line in enumerate(lines)]
+    colours = []
+    for index, line in enumerate(lines):  # the terminal's colour that is nearest to a policy's own, else the palette's
+        colour_text = FIXED[line.label][0] if line.label in FIXED else PALETTE[index % len(PALETTE)]
+        parts = [int(colour_text[start : start + 2], 16) for start in (1, 3, 5)]
+        red, green, blue = (min((abs(level - part), step) for step, level in enumerate(CUBE))[1] for part in parts)
+        colours.append(16 + 36 * red + 6 * green + blue)
     for line, mark, number in zip(lines, MARKS, colours, strict=False):
         plotext.plot(list(line.traces), list(line.consistency), marker="hd" if colour else mark, color=number)
     plotext.plot_size(width=min(MAX_WIDTH, width), height=HEIGHT)
@@ -51,11 +56,3 @@ def draw_chart(title: str, lines: Sequence[ChartLine], width: int, *, colour: bo
     )
     legend = "" if len(lines) == 1 else "   ".join(entries) + "\n"
     return f"{title}\n{legend}{chart if colour else plotext.uncolorize(chart)}"
-
-
-def _terminal_colour(label: str, index: int) -> int:
-    """The number of the terminal's colour that is nearest to a policy's own; other lines take the palette in turn."""
-    colour = FIXED[label][0] if label in FIXED else PALETTE[index % len(PALETTE)]
-    parts = [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
-    red, green, blue = (min((abs(level - part), step) for step, level in enumerate(CUBE))[1] for part in parts)
-    return 16 + 36 * red + 6 * green + blue

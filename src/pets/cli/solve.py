@@ -143,20 +143,15 @@ def solve(
         say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --store {KEEP_NOTHING} keeps nothing.")
     engine = engine_in(None if store == KEEP_NOTHING else store or DEFAULT_STORE)
     if to is not None:
-        _write_wave(engine, files, to)
+        asyncio.run(run_jobs(engine))  # the wave whose replies were not read, else the next one
+        if not files.requests:
+            assert engine.stored_run is not None  # batch jobs need a store
+            say(f"Run {engine.stored_run.id} of {engine.store_name} is finished: there is no wave to write.")
+            raise click.exceptions.Exit(NOTHING_LEFT)
+        say(f"{to}: {count(files.requests, 'request')}. {kept_words(engine)}")
         return
     _print_origin(engine)
     run_engine(engine, output)
-
-
-def _write_wave(engine: Engine, files: FileBatches, path: Path) -> None:
-    """Write the wave whose replies were not read, else the next one; exit with 1 where there is none."""
-    asyncio.run(run_jobs(engine))
-    if not files.requests:
-        assert engine.stored_run is not None  # batch jobs need a store
-        say(f"Run {engine.stored_run.id} of {engine.store_name} is finished: there is no wave to write.")
-        raise click.exceptions.Exit(NOTHING_LEFT)
-    say(f"{path}: {count(files.requests, 'request')}. {kept_words(engine)}")
 
 
 def _print_origin(engine: Engine) -> None:

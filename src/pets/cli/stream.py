@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,11 @@ def _live(
     sources = Sources(model.samplers(local, spec), model.servers, model.name or "")
     problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
     spec = _planned(spec, plan, sources, problems, selection.first)
+    source = None if problems is None else identity_of(spec, problems, sources.model)
+    if problems is None:
+        with suppress(OSError, ValueError):  # a pipe or a terminal is read by no other process as well
+            status = os.fstat(sys.stdin.fileno())
+            source = f"file {status.st_dev}:{status.st_ino}" if stat.S_ISREG(status.st_mode) else None
     return RunningStream(
         lambda on_answer: Stream(
             spec,
@@ -219,7 +225,7 @@ def _live(
             problems=problems,
             name=f"{'stdin' if question_set is None else question_set.name} (stream)",
             store=store,
-            source=_stdin_file() if problems is None else identity_of(spec, problems, sources.model),
+            source=source,
             drift=None if plan is None else Drift.of(plan),
             on_alarm=_print_alarm,
         ),
@@ -288,15 +294,6 @@ def resumed_stream(
         None if question_set is None else question_set.problems,
         lambda spec: _line_parser(spec, selection),
     )
-
-
-def _stdin_file() -> str | None:
-    """The file that stdin reads; none where it is a pipe or a terminal, which no other process reads as well."""
-    try:
-        status = os.fstat(sys.stdin.fileno())
-    except (OSError, ValueError):
-        return None
-    return f"file {status.st_dev}:{status.st_ino}" if stat.S_ISREG(status.st_mode) else None
 
 
 def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | None:

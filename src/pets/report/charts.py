@@ -8,7 +8,7 @@ how likely that is.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -154,8 +154,7 @@ def curve_panel(
     return panel
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Spread:
+class Spread(NamedTuple):
     """Mean traces given to each question, (N,); NaN where it only trained. ``None``: the level is never reached."""
 
     label: str
