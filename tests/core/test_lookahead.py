@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import betainc, betaln
 
-from pets.core.lookahead import BATCHES, MAX_VOTES, batch_gains, race_gains
+from pets.core.dirichlet import BATCHES, MAX_VOTES, batch_gains, race_gains
 from pets.core.prior import STRENGTHS, LearnedPrior
 from pets.core.tally import Tally
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.core.dirichlet import okg_index
-from pets.core.lookahead import BATCHES, batch_gains
+from pets.core.dirichlet import BATCHES, batch_gains, okg_index
 from pets.core.price import LOG_PRICES, PriceTable, batch, fit_prices, learned_batch
 from pets.core.prior import STRENGTHS, LearnedPrior
 from pets.core.tally import Tally

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.core.certificate import certificate, expected_consistency
-from pets.core.lookahead import BATCHES, batch_gains
+from pets.core.dirichlet import BATCHES, batch_gains
 from pets.core.prior import (
     FORMER_HEADS,
     HEADS,

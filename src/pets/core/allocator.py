@@ -8,7 +8,6 @@ It holds tallies, pending traces, the budget and a policy, and knows no clock, s
   short, and short traces vote differently); the rest is pending;
 - the same questions, seed, asks and tells give the same launches.
 
->>> from pets.core.budget import Budget
 >>> from pets.policies.okg import OKG
 >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
 >>> launch, = allocator.ask()
@@ -53,11 +52,6 @@ class Allocator:
     With a ``hurry``, also of 0, the traces of a question are raced (:mod:`pets.core.race`): as many are in flight as
     that says, each counts when it comes back, and those that must come back go before speculative ones. Without one
     the next is asked for when the last is back; so it is under a policy that plans rounds or waves.
-
-    >>> from pets.core.budget import Budget
-    >>> from pets.policies.okg import OKG
-    >>> Allocator(OKG(), Budget(total=3), [Question("q1"), Question("q2")]).ask(2)
-    [Launch(question='q1', number=0), Launch(question='q2', number=0)]
     """
 
     def __init__(
@@ -169,7 +163,6 @@ class Allocator:
     def settles(self, question: str, traces: Iterable[Trace] = ()) -> bool:
         """Whether the vote on a raced question is settled, once these traces of it are told too.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.lead import Lead
         >>> allocator = Allocator(Lead(votes=2), Budget(total=9), [Question("q1")], hurry=1)
         >>> first, *others = allocator.ask(9)
@@ -197,7 +190,6 @@ class Allocator:
         What the wave under way has not launched yet is planned anew. An ``extra`` wave spends what the last one has
         left: the part of a question that was given up, traces that cost less than expected.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(waves=2), Budget(total=8), [Question("q1"), Question("q2")])
         >>> len(first := allocator.ask(9)) < 8, allocator.ask(9), allocator.waves_left
@@ -217,7 +209,6 @@ class Allocator:
         still on their way, and told like any other; any other number that is left out was taken back. ``waves`` of
         those that the policy may have were begun by the earlier run. Before the first ask.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
         >>> allocator.adopt([Trace("q1", 0, "A"), Trace("q1", 1, "A")])
@@ -268,7 +259,6 @@ class Allocator:
     def sync_replicas(self, others: ReplicaTotals) -> None:
         """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.price import PriceRule
         >>> first, second = (Allocator(PriceRule(), Budget.per_window(10, 160)) for _ in range(2))
         >>> first.add(Question("q1")); second.add(Question("q2"))
@@ -290,7 +280,6 @@ class Allocator:
     def votes_per_trace(self) -> float | None:
         """The votes that a trace with an answer counts as, on average; ``None`` where none told what else it might say.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> Allocator(OKG(), Budget(total=3), [Question("q1")]).votes_per_trace is None
         True
@@ -303,7 +292,6 @@ class Allocator:
         A trace that failed is told with ``answer=None``: it was paid for. One that was cancelled has a ``part``: it is
         charged for that, casts no vote and teaches nothing.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1")])
         >>> [allocator.tell(Trace(*launch, part=300)) for launch in allocator.ask(3)], allocator.budget.spent
@@ -368,7 +356,6 @@ class Allocator:
         ``paid`` where attempts at it were charged (:meth:`charge`): they count as a trace without an answer. Not
         ``for_good``, the question may be asked again. False if the launch has been told or taken back before.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1"), Question("q2")])
         >>> launch, = allocator.ask()
@@ -394,7 +381,6 @@ class Allocator:
         They are taken from what nobody was promised. False, and nothing counted, where that does not pay for them;
         with windows they are counted as soon as it does.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=2), [Question("q1")])
         >>> allocator.charge([Trace("q1", 0)]), len(allocator.ask(9)), allocator.charge([Trace("q1", 0)])
@@ -424,7 +410,6 @@ class Allocator:
 
         Traces that are told later must say ``into``.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1")])
         >>> allocator.adopt([Trace("q1", 0, "0.5"), Trace("q1", 1, "2"), Trace("q1", 2, "1/2")])
@@ -444,7 +429,6 @@ class Allocator:
         For streams without end, when the verdict has been taken or its reader has gone. The policy goes on learning
         from the last 4,096 such questions.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1"), Question("q2")])
         >>> launch, = allocator.ask()
@@ -481,7 +465,6 @@ class Allocator:
         A policy that looks at one question alone says itself when it has enough. Any other plans with the budget: it
         has had all when it ends the question, or when the whole run is ``over``.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=1), [Question("q1"), Question("q2")])
         >>> allocator.ask(), allocator.tell(Trace("q1", 0, "A"))
@@ -527,7 +510,6 @@ class Allocator:
     def expected_consistency(self) -> tuple[float, float, float]:
         """The expected share of answers that are the vote over infinitely many traces, and its 95 % interval.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2)])
         >>> [allocator.tell(Trace(*launch, "A")) for launch in allocator.ask(3)]

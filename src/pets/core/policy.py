@@ -121,13 +121,10 @@ class Policy:
 
     def with_waves(self, waves: int) -> Self:
         """The same policy with the budget spent in at most so many waves, for those that can plan them."""
-        return self._with("waves", waves, "waves; leave them out, or choose okg.")
-
-    def _with(self, option: str, value: float, unknown: str) -> Self:
-        if option not in {field.name for field in fields(self)}:  # type: ignore[arg-type]
+        if "waves" not in {field.name for field in fields(self)}:  # type: ignore[arg-type]
             name = type(self).__module__.rpartition(".")[2]  # what a user calls it
-            raise InputError(f"{name} knows no {unknown}")
-        return replace(self, **{option: value})  # type: ignore[type-var]
+            raise InputError(f"{name} knows no waves; leave them out, or choose okg.")
+        return replace(self, waves=waves)  # type: ignore[type-var]
 
     def log_price(self, view: View) -> float | None:
         """The log of the price that a price rule goes by at this view; None for every other policy."""

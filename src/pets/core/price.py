@@ -7,7 +7,7 @@ backwards at the mean that is left. When the table errs, R_t / H_t moves and the
 
 ``rounds`` bounds latency: a question's traces go out in at most that many parallel batches. Under a fixed prior a
 batch is sized by the fantasy: the number of pending traces, in the posterior mean's proportions, that brings the index
-down to the price. Under a learned one the gain of k more traces is known for every k (:mod:`pets.core.lookahead`), and
+down to the price. Under a learned one the gain of k more traces is known for every k (:mod:`pets.core.dirichlet`), and
 the batch is the one that is worth most after it is paid for, argmax_k gain(k) - price k. With ``left`` rounds to go, a
 share 1/left of either is sent.
 """
@@ -24,7 +24,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from pets.core.lookahead import BATCHES, batch_gains
+from pets.core.dirichlet import BATCHES, batch_gains
 from pets.core.prior import STRENGTHS, LearnedPrior, slots
 from pets.core.race import MOST_LOOKS
 from pets.core.tally import Tally

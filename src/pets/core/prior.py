@@ -51,7 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from pets.core.lookahead import BATCHES, batch_gains, race_gains
+from pets.core.dirichlet import BATCHES, batch_gains, race_gains
 from pets.core.tally import Tally
 
 Array = NDArray[np.float64]
@@ -136,7 +136,7 @@ class LearnedPrior:
         more than without them. A trace that is launched beside p others cannot wait for what they say: of that it gets
         the share 1 / (1 + p), which keeps traces in flight apart. Before
         anything has come back, and beyond the batches known, pending traces are dealt out as votes, the leader's first.
-        With a ``zone`` races count as well as batches (:mod:`pets.core.lookahead`).
+        With a ``zone`` races count as well as batches (:mod:`pets.core.dirichlet`).
         """
         p, counts, K = tally.pending, tally.counts, slots(tally.counts, tally.options)
         weights = _updated(self.shares, tally.mark, log_evidence(counts, K))

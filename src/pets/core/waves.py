@@ -25,7 +25,7 @@ Under a mixture of Dirichlets Dir_M(a_s) with shares P(s | n) the next vote goes
 
 D_0 is that of the infinite vote: at the last layer, t = T, from the Betas of the pairs, before it by expectation. So it
 is a martingale as long as the leader stays, and looking is never worth more than what it may turn. With an indifference
-zone of epsilon a rival counts only if it is ahead by more, as in :mod:`pets.core.lookahead`.
+zone of epsilon a rival counts only if it is ahead by more, as in :mod:`pets.core.dirichlet`.
 
 All waves, prices and batch sizes are worked out in one sweep from the last layer to the first: one sparse product for
 each layer, O(states x waves x ends x prices) in all, whatever the number of questions. Doubts are sums of positive

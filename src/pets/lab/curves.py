@@ -107,7 +107,7 @@ def curve_of_order(order: Counts, draw: Draw, outcomes: Outcomes | None = None) 
 
     tables = (outcomes.agree, outcomes.good, outcomes.correct & draw.judged[:, None])
     tokens = None if draw.tokens is None else after(draw.tokens)
-    allocation = Allocation(N, outcomes, _full_vote(draw), order=order.astype(np.min_scalar_type(N)))
+    allocation = Allocation(N, outcomes, draw.full_vote, order=order.astype(np.min_scalar_type(N)))
     agree, good, correct = map(after, tables)
     return Curve(np.arange(N * P + 1), agree, good, correct, tokens, *_bounds(draw, np.arange(N)), allocation)
 
@@ -121,7 +121,7 @@ def curve_of_sizes(sizes: Counts, draw: Draw, subset: Counts | None = None, outc
     tables = (outcomes.agree, outcomes.good, outcomes.correct & draw.judged[:, None])
     tokens = None if draw.tokens is None else draw.tokens[rows, sizes].sum(axis=1)
     agree, good, correct = (table[rows, sizes].sum(axis=1) for table in tables)
-    allocation = Allocation(len(draw.paths), outcomes, _full_vote(draw), sizes=placed)
+    allocation = Allocation(len(draw.paths), outcomes, draw.full_vote, sizes=placed)
     return Curve(sizes.sum(axis=1), agree, good, correct, tokens, *_bounds(draw, rows), allocation)
 
 
@@ -142,7 +142,7 @@ def curve_of_races(points: Sequence[Sequence[Finish]], draw: Draw, subset: Seque
     tokens = np.array([[f.tokens for f in finishes] for finishes in points], dtype=np.float64)
     tables = (outcomes.agree, outcomes.good, outcomes.correct & draw.judged[:, None])
     agree, good, correct = (table[rows].sum(axis=0) for table in tables)
-    allocation = Allocation(len(draw.paths), draw.outcomes, _full_vote(draw), sizes=placed)
+    allocation = Allocation(len(draw.paths), draw.outcomes, draw.full_vote, sizes=placed)
     times = np.array([[f.time for f in finishes] for finishes in points]) / means
     cancelled = np.array([[len(f.parts) for f in finishes] for finishes in points])
     timing = Timing(np.array(rows), tokens / means, times, cancelled, outcomes.agree[rows].T)
@@ -154,7 +154,3 @@ def _bounds(draw: Draw, rows: Counts) -> tuple[int, int, float, float]:
     """How many questions these are, how many have gold, and the ceilings of agreement and of good votes."""
     agree, good = (float(table[rows, -1].mean()) for table in (draw.outcomes.agree, draw.outcomes.good))
     return len(rows), int(draw.judged[rows].sum()), agree, good
-
-
-def _full_vote(draw: Draw) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    return draw.outcomes.agree[:, -1], draw.outcomes.good[:, -1]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pets.core.tally import confidence_weights, majority, top_p, weighted_majority, weighted_votes
+from pets.core.tally import confidence_weights, top_p, weighted_majority, weighted_votes
 from pets.errors import InputError
 from pets.lab.config import ReplayConfig
 from pets.lab.labelled import LabelledPool, LabelledQuestion, all_tokens
@@ -150,6 +150,11 @@ class Draw:
         """P."""
         return int(self.paths.shape[1])
 
+    @property
+    def full_vote(self) -> tuple[Flags, Flags]:
+        """What the vote of all traces is worth, (N,) each: does it agree, is it good."""
+        return self.outcomes.agree[:, -1], self.outcomes.good[:, -1]
+
     def questions(self, subset: Sequence[int] | None = None) -> list[Question]:
         """What the allocator is told of the questions: never their gold."""
         rows = range(len(self.pool.questions)) if subset is None else subset
@@ -236,12 +241,9 @@ def confidences_of(question: LabelledQuestion) -> tuple[float | None, ...]:
 def vote_accuracy(pool: LabelledPool, weighted: bool) -> float | None:
     """The share of questions whose vote over all recorded traces equals gold, where gold is known."""
     judged = [question for question in pool.questions if question.gold is not None]
-    right = [_vote(q.labels, confidences_of(q) if weighted else None) == q.gold for q in judged]
+    weights = (_kept_weights(q.labels, confidences_of(q) if weighted else None) for q in judged)
+    right = [weighted_majority(q.labels, weight) == q.gold for q, weight in zip(judged, weights, strict=True)]
     return sum(right) / len(right) if right else None
-
-
-def _vote(labels: Sequence[str | None], confidences: Sequence[float | None] | None) -> str | None:
-    return majority(labels) if confidences is None else weighted_majority(labels, _kept_weights(labels, confidences))
 
 
 def _judge(
@@ -253,7 +255,7 @@ def _judge(
     for row, (question, path, names) in enumerate(zip(pool.questions, targets, ranks, strict=True)):
         labels = [question.labels[j] for j in path.tolist()]
         confidences = [confidences_of(question)[j] for j in path.tolist()] if config.weighted else None
-        winner = _vote(labels, confidences)
+        winner = weighted_majority(labels, _kept_weights(labels, confidences))
         codes.append(names.get(winner or "", NO_TRACE))
         gold.append(names.get(question.gold or "", NO_TRACE))
         ties.append(tied(labels, confidences))

@@ -257,13 +257,16 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
         raise ValueError("its prior is over other strengths than this pets has.")
     rows = [tuple(_number(row[key]) for key in ("share", "a", "b", "voting")) for row in grids]
     low, high = (tuple(_whole(row[end]) for row in grids) for end in ("low", "high"))
+    table = None if prices is None else PriceTable(*zip(*_number_rows(prices), strict=True))
+    if table is not None and any(a <= b for a, b in itertools.pairwise(table.log_prices)):
+        raise ValueError("its prices do not fall.")
     return StreamPlan(
         mean_budget=_number(data["mean_budget"]),
         rounds=_whole(data["rounds"]),
         cap=_whole(data["cap"]),
         grid=Grid.from_rows(rows),  # type: ignore[arg-type]
         budgets=Quotas(low, high, _number(data["rho"])),
-        prices=None if prices is None else _table(prices),
+        prices=table,
         prior=LearnedPrior(
             _number_rows(prior["shares"]),
             tuple(map(_number, _listed(prior["edges"]))),
@@ -276,13 +279,6 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
 
 def _number_rows(rows: object) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(_number, _listed(row))) for row in _listed(rows))
-
-
-def _table(prices: object) -> PriceTable:
-    log_prices, spends = zip(*_number_rows(prices), strict=True)
-    if any(a <= b for a, b in itertools.pairwise(log_prices)):
-        raise ValueError("its prices do not fall.")
-    return PriceTable(log_prices, spends)
 
 
 def _listed(value: object) -> list[Any]:
@@ -369,27 +365,17 @@ def fit_plan(
             f'pool "{read.name}" has a question of {read.shortest} traces; a plan needs {K0} or more of each. '
             "Sample more or drop it."
         )
-    grid = fit_grid([count_votes(question.labels) for question in read.questions], len(PATTERNS))
     labels = [question.labels for question in read.questions]
+    grid = fit_grid([*map(count_votes, labels)], len(PATTERNS))
     training = Training(labels, all_tokens(read.questions), read.options, seed=seed)
     rule = PriceRule(rounds=rounds, zone=zone)
     rule = rule.with_prior(training) if rounds == 1 else rule.fit(training)  # certificates need one where no price does
     prices = None if rounds == 1 else PriceTable.from_rows(rule.table or ())
     budgets = plan_for(grid, mean_budget, K0, cap)
-    return StreamPlan(
-        float(mean_budget), rounds, cap, grid, budgets, prices, rule.belief, _provenance_of(read, seed), zone
-    )
-
-
-def _provenance_of(read: LabelledPool, seed: int) -> Provenance:
     content = json.dumps([[question.id, question.labels] for question in read.questions]).encode()
-    return Provenance(
-        pool=read.name,
-        questions=len(read.questions),
-        traces=sum(len(question.labels) for question in read.questions),
-        answer=read.answer,
-        options=read.options,
-        digest="sha256:" + hashlib.sha256(content).hexdigest()[:16],
-        pets=__version__,
-        seed=seed,
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()[:16]
+    traces = sum(map(len, labels))
+    provenance = Provenance(
+        read.name, len(labels), traces, read.answer, read.options, digest, pets=__version__, seed=seed
     )
+    return StreamPlan(float(mean_budget), rounds, cap, grid, budgets, prices, rule.belief, provenance, zone)

@@ -2,7 +2,7 @@
 
 ``prior=1`` is the paper's: the optimistic knowledge gradient R+ under Dir(1) (Chen, Lin and Zhou 2013; Liu et al.,
 PETS), exact. The default learns the prior from the batch while it runs, trace lengths included, and looks ahead over
-batches of traces instead of one optimistic vote (:mod:`pets.core.prior`, :mod:`pets.core.lookahead`).
+batches of traces instead of one optimistic vote (:mod:`pets.core.prior`, :mod:`pets.core.dirichlet`).
 """
 
 import math

@@ -40,7 +40,7 @@ class PriceRule(QuotaPolicy):
     ``grids`` those of the one-shot plan, ``shares``, ``edges`` and ``kind_shares`` the learned prior. Without training
     they are those of a declared population, four options and Dir(1/2); with ``cold`` they are learned from the stream
     itself.
-    ``zone``: the lead that a rival needs to matter, as a share of all traces (:mod:`pets.core.lookahead`).
+    ``zone``: the lead that a rival needs to matter, as a share of all traces (:mod:`pets.core.dirichlet`).
 
     With ``use_up`` a question gets no less than what no other question could use,
 

@@ -64,17 +64,14 @@ class States:
         """The state after a vote for an answer that had ``before`` votes, or after a no-answer (-1)."""
         after = self._after[state].get(before)
         if after is None:
-            after = self._after[state][before] = self._moved(state, before)
+            counts, nulls = self.keys[state]
+            key = (counts, nulls + 1) if before < 0 else (add_vote(counts, before), nulls)
+            if key not in self._numbers:
+                self._numbers[key] = len(self.keys)
+                self.keys.append(key)
+                self._after.append({})
+            after = self._after[state][before] = self._numbers[key]
         return after
-
-    def _moved(self, state: int, before: int) -> int:
-        counts, nulls = self.keys[state]
-        key = (counts, nulls + 1) if before < 0 else (add_vote(counts, before), nulls)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.keys)
-            self.keys.append(key)
-            self._after.append({})
-        return self._numbers[key]
 
 
 class Walk:
