@@ -58,17 +58,12 @@ def token_confidence(logprobs: Iterable[float], top: int = 20) -> float:
         values.sort(reverse=True)
         del values[top:]
     total = sum(values)
-    if min(values) < FLOOR or max(values) > 0.0 or total != total:
-        total = _cautious(values)
+    if min(values) < FLOOR or max(values) > 0.0 or total != total:  # some are at or beyond the ends of the scale
+        for value in values:
+            if math.isnan(value) or value > ROUNDING:
+                raise InputError(f"a log-probability is {value}; it is at most 0. Check what the server sends.")
+        total = sum(min(0.0, max(FLOOR, value)) for value in values)
     return -total / len(values) if total else 0.0
-
-
-def _cautious(values: list[float]) -> float:
-    """The sum of log-probabilities some of which are at or beyond the ends of the scale."""
-    for value in values:
-        if math.isnan(value) or value > ROUNDING:
-            raise InputError(f"a log-probability is {value}; it is at most 0. Check what the server sends.")
-    return sum(min(0.0, max(FLOOR, value)) for value in values)
 
 
 class Meter:
@@ -107,8 +102,11 @@ class Meter:
             self._running += value - ring[at]
             ring[at] = value
         self._at = at = at + 1
-        if at == window:
-            self._close()
+        if at == window:  # a round of the ring is complete: it is summed afresh, so that rounding never piles up
+            self._at = 0
+            self._running = math.fsum(ring)
+            self._closed[0] += self._running
+            self._closed[1] += window
         if len(ring) == window:
             self._means.append(max(0.0, self._running / window))  # below 0 by rounding, after an unsure window
 
@@ -123,13 +121,6 @@ class Meter:
             return Confidence(tail, tail, tail, tail, tokens)
         lowest = sorted(self._means)[: max(1, len(self._means) // 10)]
         return Confidence(total / tokens, tail, lowest[0], math.fsum(lowest) / len(lowest), tokens)
-
-    def _close(self) -> None:
-        """A round of the ring is complete: count it, and sum it afresh so that rounding never piles up."""
-        self._at = 0
-        self._running = math.fsum(self._ring)
-        self._closed[0] += self._running
-        self._closed[1] += self._window
 
 
 def measure(tokens: Iterable[Iterable[float]], window: int = 2048, top: int = 20) -> Confidence | None:

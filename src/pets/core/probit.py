@@ -97,10 +97,6 @@ def _probit_points(SC: Floats) -> tuple[Floats, Floats, Floats]:
     return x, z, np.exp(-(z**2)) / (SC * (1 - SC))
 
 
-def _mean_errors(a: float, b: float, SC: Floats) -> Floats:
-    return np.asarray(np.abs(SC[:, 1:] - ndtr(a * np.sqrt(np.arange(1, SC.shape[1])) + b)).mean(axis=1))
-
-
 def fit_probit_l1(curves: ArrayLike, weights: ArrayLike | None = None) -> Probit:
     """Fit (a, b), a >= 0, to one curve or to a grid of them by the paper's loss.
 
@@ -115,12 +111,16 @@ def fit_probit_l1(curves: ArrayLike, weights: ArrayLike | None = None) -> Probit
     0.5
     """
     SC = _check_curves(curves)
-    w = _check_weights(weights, len(SC))
+    root_B = np.sqrt(np.arange(1, SC.shape[1]))
+    w = np.ones(len(SC)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if w.shape != (len(SC),) or not np.all(np.isfinite(w)) or np.any(w < 0) or w.sum() <= 0:
+        raise InputError(f"weights = {weights!r}; expected {len(SC)} numbers >= 0, not all 0. One a curve.")
+    w = w / w.sum()
     for curve in SC[w > 0]:
         _probit_points(curve)
 
     def loss(point: Floats) -> float:
-        return float(w @ _mean_errors(abs(point[0]), point[1], SC))
+        return float(w @ np.abs(SC[:, 1:] - ndtr(abs(point[0]) * root_B + point[1])).mean(axis=1))
 
     def descend(start: Floats) -> Floats:
         simplex = start + np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1]])
@@ -191,13 +191,6 @@ def _check_curves(curves: ArrayLike) -> Floats:
     if not np.all((checked >= 0) & (checked <= 1)):
         raise InputError("a curve leaves [0, 1] or is NaN; expected probabilities. Compute it with SC_curve.")
     return checked
-
-
-def _check_weights(weights: ArrayLike | None, Q: int) -> Floats:
-    w = np.ones(Q) if weights is None else np.asarray(weights, dtype=np.float64)
-    if w.shape != (Q,) or not np.all(np.isfinite(w)) or np.any(w < 0) or w.sum() <= 0:
-        raise InputError(f"weights = {weights!r}; expected {Q} numbers >= 0, not all 0. One a curve.")
-    return np.asarray(w / w.sum())
 
 
 _NAMES = ("dominate", "head-heavy", "linear", "flat", "uniform")

@@ -31,7 +31,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -286,8 +285,15 @@ def learn_worth(tallies: Iterable[SoftTally]) -> SoftWorth:
     if len(several) < MIN_QUESTIONS:
         return SoftWorth()
     sums = np.full((3, 2), PRIOR_PAIRS)  # (spell, other, unsaid) x (disagreement among traces that said the same, U)
-    for ballots in several:
-        _add_disagreement(sums, _Strata(ballots), _disagreement(Counter(answer for answer, _ in ballots)))
+    for ballots in several:  # disagreement within tokens, each at its probability, beside that of any two traces
+        strata, plain = _Strata(ballots), _disagreement(Counter(answer for answer, _ in ballots))
+        for token, answers in strata.answers.items():
+            mass, many = strata.mass[token], answers.total()
+            if many > 1:
+                row = 0 if _spells(token, answers) else 1
+                sums[row] += mass * _disagreement(answers), mass * plain
+                if token:  # |what it spells - what follows|^2
+                    sums[2] += mass * (2.0 - 2.0 * answers[token] / many - _disagreement(answers)), mass * plain
     spell, other, unsaid = np.minimum(1.0, sums[:, 0] / sums[:, 1]).tolist()
     plain = math.fsum(_disagreement(Counter(answer for answer, _ in ballots)) for ballots in several)
     if plain <= 0.0:
@@ -304,17 +310,6 @@ def _positive_mean(estimate: float, error: float) -> float:
         return max(0.0, estimate)
     z = estimate / error
     return estimate + error * math.exp(-z * z / 2.0 - float(log_ndtr(z))) / math.sqrt(2.0 * math.pi)
-
-
-def _add_disagreement(sums: np.ndarray[Any, np.dtype[np.float64]], strata: _Strata, plain: float) -> None:
-    """Add one question's disagreement within tokens, each at its probability, and beside it that of any two traces."""
-    for token, answers in strata.answers.items():
-        mass, many = strata.mass[token], answers.total()
-        if many > 1:
-            row = 0 if _spells(token, answers) else 1
-            sums[row] += mass * _disagreement(answers), mass * plain
-            if token:  # |what it spells - what follows|^2
-                sums[2] += mass * (2.0 - 2.0 * answers[token] / many - _disagreement(answers)), mass * plain
 
 
 def _variance(votes: Sequence[SoftVote]) -> float:

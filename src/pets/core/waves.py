@@ -399,14 +399,10 @@ class _Group:
             start = more - shifts[state]
             end = start + len(prices)
             cost, votes = look.cost[reach, start:end], look.votes[reach, start:end]
-            best = np.where(cost[0] * TIE < cost[1:].min(axis=0, initial=np.inf), 0, 1 + _argmin(cost[1:]))
+            least = cost[1:].argmin(axis=0) if len(cost) > 1 else np.zeros(len(prices), dtype=np.int64)
+            best = np.where(cost[0] * TIE < cost[1:].min(axis=0, initial=np.inf), 0, 1 + least)
             taken = votes[best, np.arange(len(prices))] / state.rate - state.tally.pending
             yield state, sizes[best], np.maximum(taken, sizes[best])
-
-
-def _argmin(cost: Floats) -> Indices:
-    """The row of the least cost in each column; 0 where there are no rows."""
-    return cost.argmin(axis=0) if len(cost) else np.zeros(cost.shape[1], dtype=np.int64)
 
 
 def _groups(

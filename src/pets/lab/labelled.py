@@ -109,7 +109,13 @@ def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
         options = max(2, len({label for question in questions for label in question.labels} - {None}))
     read = LabelledPool(pool.name, tuple(questions), RAW if note.endswith("as recorded") else spec, options, note)
     if all(label is None for question in read.questions for label in question.labels):
-        raise _unreadable(pool, read.answer)
+        example = next((text for q in pool.questions for text in q.texts or q.answers if text is not None), None)
+        if example is None:
+            raise InputError(f'pool "{pool.name}": no trace gave an answer; there is nothing to replay.')
+        shown = example if len(example) <= LONG_ANSWER_CHARS else f"...{example[-LONG_ANSWER_CHARS:]}"
+        raise InputError(
+            f'"{read.answer}" reads no answer in pool "{pool.name}", not in {shown!r} for one. Try another --answer.'
+        )
     silent = [question for question in read.questions if all(label is None for label in question.labels)]
     return read.without(silent, "has no answer that could be read")
 
@@ -233,14 +239,3 @@ def _unnamed(pool: Pool) -> str:
     if _holds_texts(pool):
         raise InputError(f'pool "{pool.name}": its answers look like whole texts. {SHOW_HOW}')
     return RAW
-
-
-def _unreadable(pool: Pool, spec: str) -> InputError:
-    """What is wrong where no answer could be read; the first string shows it."""
-    example = next((text for q in pool.questions for text in q.texts or q.answers if text is not None), None)
-    if example is None:
-        return InputError(f'pool "{pool.name}": no trace gave an answer; there is nothing to replay.')
-    shown = example if len(example) <= LONG_ANSWER_CHARS else f"...{example[-LONG_ANSWER_CHARS:]}"
-    return InputError(
-        f'"{spec}" reads no answer in pool "{pool.name}", not in {shown!r} for one. Try another --answer.'
-    )

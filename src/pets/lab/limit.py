@@ -230,8 +230,16 @@ def _within_reach(answers: int, size: int, ordered: bool) -> bool:
 def _reached(counts: Sequence[Sequence[int]], size: int, ordered: bool) -> Iterator[tuple[Indices, Floats]]:
     """The counts (S, M) that t = 0..P traces may lead to, and p(n) of each, (S,)."""
     distinct = Counter(tuple(sorted((c for c in row if c), reverse=True)) for row in counts)
-    _check(counts, distinct, size, ordered)
+    if not counts or size < 1:
+        raise InputError(f"the limit needs a question and a trace; got {len(counts)} questions, size {size}.")
+    if min(map(min, counts)) < 0 or min(map(sum, distinct)) < size:
+        raise InputError(f"every question needs counts of 0 or more that add up to at least the {size} traces drawn.")
     M = max(map(len, distinct))
+    if M > MAX_ANSWERS or not _within_reach(M, size, ordered):
+        raise InputError(
+            f"{M} different answers and {size} traces make {states_of(M, size, ordered):,} states, more than "
+            "the limit goes up to (4 answers and 64 traces). Ask for fewer traces, or leave the pool out."
+        )
     full = np.array([row + (0,) * (M - len(row)) for row in distinct])
     weights = np.array(list(distinct.values())) / len(counts)
     totals = full.sum(axis=1)
@@ -288,19 +296,6 @@ def _falling(x: Indices, C: int, size: int) -> Floats:
     factors = np.maximum(x[..., None] - np.arange(size), 0) / C
     start = np.ones((*x.shape, 1))
     return np.concatenate([start, factors.cumprod(axis=-1)], axis=-1)
-
-
-def _check(counts: Sequence[Sequence[int]], distinct: Counter[tuple[int, ...]], size: int, ordered: bool) -> None:
-    if not counts or size < 1:
-        raise InputError(f"the limit needs a question and a trace; got {len(counts)} questions, size {size}.")
-    if min(map(min, counts)) < 0 or min(map(sum, distinct)) < size:
-        raise InputError(f"every question needs counts of 0 or more that add up to at least the {size} traces drawn.")
-    M = max(map(len, distinct))
-    if M > MAX_ANSWERS or not _within_reach(M, size, ordered):
-        raise InputError(
-            f"{M} different answers and {size} traces make {states_of(M, size, ordered):,} states, more than "
-            "the limit goes up to (4 answers and 64 traces). Ask for fewer traces, or leave the pool out."
-        )
 
 
 def _step(

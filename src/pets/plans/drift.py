@@ -69,7 +69,9 @@ class Drift:
         if not 0 <= pattern < len(PATTERNS):
             raise InputError(f"pattern {pattern}; expected a place among the {len(PATTERNS)} warm-up patterns.")
         if self.seen % START_EVERY == 0:
-            self._start()
+            self._starts += 1
+            self._evidence = np.append(self._evidence, -math.log(self._starts * (self._starts + 1)))
+            self._hits = np.vstack([self._hits, np.zeros(len(PATTERNS))])
         null = math.log(self._null[pattern] / self._null.sum())
         self._evidence += np.log(
             (JEFFREYS + self._hits[:, pattern]) / (JEFFREYS * len(PATTERNS) + self._hits.sum(axis=1))
@@ -79,7 +81,10 @@ class Drift:
         self._null[pattern] += 1
         self._counts[pattern] += 1
         self.seen += 1
-        self._forget()
+        hopeful = self._evidence > FORGET_LOG_EVIDENCE
+        if len(hopeful) > MAX_STARTS:
+            hopeful[self._evidence.argmin()] = False
+        self._evidence, self._hits = self._evidence[hopeful], self._hits[hopeful]
         self._top = max(self._top, self.log_evidence)
         if self.alarmed_at is None and self.alarm:
             self.alarmed_at = self.seen
@@ -119,16 +124,3 @@ class Drift:
             "planned": dict(zip(NAMES, self.shares, strict=True)),
             "found": {name: int(count) / seen for name, count in zip(NAMES, self._counts, strict=True)},
         }
-
-    def _start(self) -> None:
-        self._starts += 1
-        weight = -math.log(self._starts * (self._starts + 1))
-        self._evidence = np.append(self._evidence, weight)
-        self._hits = np.vstack([self._hits, np.zeros(len(PATTERNS))])
-
-    def _forget(self) -> None:
-        hopeful = self._evidence > FORGET_LOG_EVIDENCE
-        if len(hopeful) > MAX_STARTS:
-            hopeful[self._evidence.argmin()] = False
-        if not hopeful.all():
-            self._evidence, self._hits = self._evidence[hopeful], self._hits[hopeful]

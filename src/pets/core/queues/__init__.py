@@ -87,9 +87,11 @@ class Queue(ABC, Generic[P]):
         """One pending launch was cancelled: it will not come back, and was paid for in part."""
         self.told(record, GONE)
 
-    @abstractmethod
     def merged(self, record: Record) -> None:
-        """The question's votes were counted anew: two answers became one, or soft votes are worth something else."""
+        """The question's votes were counted anew: two answers became one, or soft votes are worth something else.
+
+        Nothing is to be done where the next decision goes by the record itself.
+        """
 
     @abstractmethod
     def remove(self, record: Record) -> None:

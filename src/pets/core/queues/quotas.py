@@ -122,9 +122,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
         """Traces that are granted and not launched yet, and the warm-ups of the questions to come."""
         return self._owed + self.others.owed + self.policy.warmup * self._coming
 
-    def merged(self, record: Record) -> None:
-        """The question's votes were counted anew: its next grant is decided by that."""
-
     def remove(self, record: Record) -> None:
         """Serve the question no more: what it was granted and has not launched is free for others."""
         grant = self._grants.pop(record.position)

@@ -106,9 +106,6 @@ class WaveQueue(Queue[IndexPolicy]):
         self._flying -= 1
         self._owe(record, self._parts.get(record.position, 0) + 1)
 
-    def merged(self, record: Record) -> None:
-        """The question's votes were counted anew: the next wave is planned by that."""
-
     def remove(self, record: Record) -> None:
         """Serve the question no more: what it was to get in this wave is free for later ones."""
         del self._records[record.position]
