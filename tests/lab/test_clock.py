@@ -9,12 +9,24 @@ from pets.core.policy import View
 from pets.core.queues.walk import States, Walk
 from pets.errors import InputError
 from pets.lab import replay
-from pets.lab.clock import ALL, FixedVotes, RacePace, by_state, paced, race, race_alone, race_arrivals, timed
+from pets.lab.clock import (
+    ALL,
+    FixedVotes,
+    RacePace,
+    by_state,
+    paced,
+    race,
+    race_alone,
+    race_arrivals,
+    race_batch,
+    timed,
+)
 from pets.lab.config import ReplayConfig
 from pets.lab.draws import draw_traces
 from pets.lab.labelled import read_answers
 from pets.policies.asc import ASC
 from pets.policies.esc import ESC
+from pets.policies.okg import OKG
 from pets.policies.price import PriceRule
 from pets.types import Trace
 
@@ -150,6 +162,36 @@ def test_a_replay_on_the_clock_has_times_in_the_questions_own_traces(pool):
     assert price.questions == len(pool.questions) - 4
 
 
-def test_a_policy_that_shares_a_budget_does_not_race_alone(pool):
-    with pytest.raises(InputError, match="okg shares a budget over questions"):
-        replay([pool], ["okg"], clock=True)
+@pytest.mark.parametrize(("spec", "match"), [("dsc", "looks at the questions before"), ("okg:batch=2", "say waves=")])
+def test_what_does_not_race_is_refused(pool, spec, match):
+    with pytest.raises(InputError, match=match):
+        replay([pool], [spec], clock=True)
+
+
+def test_questions_under_one_budget_race_as_they_do_live(pool):
+    specs = [
+        "okg:places=8",
+        "okg:hurry=1,places=8",
+        "okg:hurry=1,places=32",
+        "okg:waves=3,places=8",
+        "uniform:places=8",
+    ]
+    (found,) = replay([pool], specs, clock=True, repetitions=2, size=16, budgets=(4.0, 6.0))
+    calm, hurried, wide, waves, uniform = found.results
+    assert calm.option == "budget" and calm.values == (4.0, 6.0) and calm.questions == len(pool.questions)
+    assert (calm.on_clock["cancelled"] == 0).all() and (waves.on_clock["cancelled"] == 0).all()
+    assert (hurried.on_clock["cancelled"] > 0).any()
+    assert (wide.on_clock["time"].mean(axis=0) < hurried.on_clock["time"].mean(axis=0)).all()
+    assert (uniform.spent == np.array([4, 6]) * len(pool.questions)).all()
+    (over_hurries,) = replay([pool], ["okg"], clock=True, repetitions=1, size=16)[0].results
+    assert over_hurries.option == "hurry"
+
+
+def test_the_budget_of_a_raced_batch_pays_for_cancelled_parts_and_is_kept(pool):
+    config = ReplayConfig(1, 16, clock=True)
+    draw = draw_traces(timed(read_answers(pool)), config, 0)
+    total = 6 * len(draw.paths)
+    finishes = race_batch(OKG(), draw, RacePace(hurry=1.0, places=16), total, seed=0)
+    voted, cancelled = sum(len(f.back) for f in finishes), sum(len(f.parts) for f in finishes)
+    assert cancelled > 0 and voted < total <= voted + cancelled
+    assert len({f.time for f in finishes}) == 1

@@ -141,6 +141,23 @@ class Currency:
 TRACES = Currency()
 
 
+WHOLE = 1000  # thousandths of a trace
+
+
+def mean_trace(tokens: float, traces: int, batch_mean: float) -> float:
+    """Tokens of a question's mean trace, shrunk towards the batch's: ``traces`` are back, with ``tokens`` in all."""
+    return (tokens + SHRINKAGE_TRACES * batch_mean) / (traces + SHRINKAGE_TRACES)
+
+
+def cancelled_part(written: float, mean: float) -> int:
+    """Thousandths of a trace that a cancelled one counts: tokens written over those of the mean trace, at most all.
+
+    >>> [cancelled_part(written, mean_trace(300, traces=2, batch_mean=100.0)) for written in (0, 50, 500)]
+    [1, 400, 1000]
+    """
+    return max(1, min(WHOLE, math.ceil(WHOLE * written / mean))) if mean else WHOLE
+
+
 def whole_traces(parts: int) -> int:
     """The traces that so many thousandths of one take, the last one whole.
 

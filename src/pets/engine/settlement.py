@@ -6,13 +6,12 @@ the vote, or neither is: a process that dies before has open launches, which are
 """
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pets.answers.base import Reading
-from pets.core.budget import SHRINKAGE_TRACES, CostEstimator, UnitCost
+from pets.core.budget import WHOLE, CostEstimator, UnitCost, cancelled_part, mean_trace
 from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import FATAL_STATUSES, TraceRequest
 from pets.engine.pacing import Pacing
@@ -29,7 +28,6 @@ Ended = tuple[TraceRequest, StoredTrace | None]
 """A request that was cancelled, and the trace as which it is charged; none where it was never sent."""
 
 NOTHING = Usage()
-WHOLE = 1000  # thousandths of a trace
 GIVEN_UP = "trace given up after its last try"  # a fault's name
 
 
@@ -236,14 +234,14 @@ class Settlement:
         lost, tally = self._lost_before(request), self._allocator.tally(request.question)
         now, written = asyncio.get_running_loop().time(), request.written
         batch = self._whole["tokens"] / max(1, self._whole["traces"])
-        mean = (tally.mean_tokens * tally.returned + SHRINKAGE_TRACES * batch) / (tally.returned + SHRINKAGE_TRACES)
+        mean = mean_trace(tally.mean_tokens * tally.returned, tally.returned, batch)
         tokens = prompt_tokens = cached_tokens = part = 0
         if written is not None:
             told = written.prompt_tokens
             prompt_tokens = self._fetcher.prompt_tokens(request.prompt) if told is None else told
             cached_tokens, tokens = written.cached_tokens, min(written.tokens_by(now), request.sampling.token_limit)
             request.estimated = int(not written.told)
-            part = max(1, min(WHOLE, math.ceil(WHOLE * tokens / mean))) if mean else WHOLE
+            part = cancelled_part(tokens, mean)
             if not self._is_known(request):
                 part, whole = WHOLE, self._attempt(request)[0]
                 tokens = max(tokens, whole.tokens, round(mean))

@@ -5,15 +5,20 @@ width. ``asc:hurry=0.5`` is :func:`pets.core.race.width`, ``asc:places=1`` one a
 that wait for their last trace, ``all:32`` the vote of 32 that go out at once. Two rivals that launch everything and
 cancel: ``its_beta`` stops the 32 by asc's rule (its_hub), ``short_m:8/16`` takes the first 8 of 16.
 
-Times and tokens are in the question's own mean trace; a cancelled trace has written as many tokens as time has passed.
+A batch under one budget (``okg:hurry=0.5,places=64``) is run by the allocator of live runs (:func:`race_batch`).
+
+Times and tokens are in the question's own mean trace, those of a batch in the mean trace of all, its time the whole
+run's; a cancelled trace has written as many tokens as time has passed.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import ClassVar
 
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget, cancelled_part, mean_trace, whole_traces
 from pets.core.policy import Policy, QuotaPolicy, View
 from pets.core.queues.quotas import coin_of
 from pets.core.queues.walk import States
@@ -22,7 +27,7 @@ from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.lab.draws import NO_VOTE, Draw
 from pets.lab.labelled import LabelledPool, LabelledQuestion
-from pets.types import Trace
+from pets.types import Launch, Trace
 
 HURRIES = (0.0, 0.25, 0.5, 1.0, 2.0)
 """Those that a policy runs at which names none."""
@@ -183,23 +188,68 @@ def race_arrivals(
 ) -> list[Finish]:
     """Questions that arrive one by one, each when the vote before it is settled, on a budget of ``total`` traces.
 
-    A cancelled trace counts min(1, written / mean) of one, by the mean of its question's traces that are back. The
-    policy is told what is left for votes: without the share that races so far have spent on traces that were cancelled.
+    A cancelled trace counts as it does live (:func:`pets.core.budget.cancelled_part`). The policy is told what is left
+    for votes: without the share that races so far have spent on traces that were cancelled.
     """
     paths = list(draw.traces.values())
-    left, voted, finishes = float(total), 0, []
+    left, voted, parts, tokens, finishes = total, 0, 0, 0.0, []
     for position, row in enumerate(rows):
         coming = len(rows) - position - 1
-        most = max(policy.warmup, min(draw.size, int(left) - policy.warmup * coming))
-        for_votes = int(left * voted / (total - left)) if voted else int(left)
+        most = max(policy.warmup, min(draw.size, left - policy.warmup * coming))
+        for_votes = left * voted // (total - left) if voted else left
         view = View(for_votes, coming + 1, draw.size, coin_of(seed, position))
         fewest = by_tally(policy, paths[row], states, draw.pool.options, view)
         finish = race(paths[row], fewest, replace(pace, launches=min(pace.launches, most)), states)
         finishes.append(finish)
-        mean = max(1.0, (finish.tokens - sum(finish.parts)) / max(1, len(finish.back)))
-        voted += len(finish.back)
-        left -= len(finish.back) + sum(min(1.0, part / mean) for part in finish.parts)
+        own, back = finish.tokens - sum(finish.parts), len(finish.back)
+        voted, tokens = voted + back, tokens + own
+        mean = mean_trace(own, back, tokens / max(1, voted))
+        parts += sum(cancelled_part(part, mean) for part in finish.parts)
+        left = total - voted - whole_traces(parts)
     return finishes
+
+
+def race_batch(policy: Policy, draw: Draw, pace: RacePace, total: int, seed: int) -> list[Finish]:
+    """All questions at once under one budget of ``total`` traces; each has its answer when the run ends.
+
+    The allocator is that of live runs, with ``pace.places`` in flight over all questions. A question of which nothing
+    more is recorded is asked no more.
+    """
+    budget, paths = Budget(total, draw.size), draw.traces
+    allocator = Allocator(policy, budget, draw.questions(), seed=seed, hurry=pace.hurry)
+    begun: dict[Launch, float] = {}
+    flying: list[tuple[float, Launch]] = []
+    back: dict[str, list[int]] = {id: [] for id in paths}
+    parts: dict[str, list[float]] = {id: [] for id in paths}
+    now, tokens, returned = 0.0, 0, 0
+    while True:
+        while launches := allocator.ask(pace.places - len(flying)):
+            for launch in launches:
+                if launch.number < len(paths[launch.question]):
+                    begun[launch] = now
+                    heappush(flying, (now + paths[launch.question][launch.number].tokens, launch))
+                else:
+                    allocator.give_up(launch)
+        if not flying:
+            break
+        now, launch = heappop(flying)
+        id, trace = launch.question, paths[launch.question][launch.number]
+        back[id].append(launch.number)
+        tokens, returned = tokens + trace.tokens, returned + 1
+        settled = allocator.settles(id, [trace])
+        allocator.tell(trace)
+        if allocator.is_hurried(id) and (settled or allocator.settles(id)):
+            tally = allocator.tally(id)
+            mean = mean_trace(tally.mean_tokens * tally.returned, tally.returned, tokens / returned)
+            for cancelled in allocator.pending(id):
+                parts[id].append(now - begun[cancelled])
+                allocator.tell(Trace(*cancelled, part=cancelled_part(parts[id][-1], mean)))
+            flying = [(end, other) for end, other in flying if other.question != id]
+            heapify(flying)
+    return [
+        Finish(tuple(back[id]), now, sum(paths[id][j].tokens for j in back[id]) + sum(parts[id]), tuple(parts[id]))
+        for id in paths
+    ]
 
 
 def paced(spec: str) -> tuple[str | Policy, RacePace | None]:

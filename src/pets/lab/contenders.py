@@ -6,7 +6,8 @@
 - *ranked*: a swept rule that looks at past stops (dsc), questions from the hardest to the easiest.
 - *online*: a policy that is given a mean budget; by the paper's split some questions train it, and the others arrive
   one by one.
-- *clock*: a stopping rule, or a price rule on questions that arrive, whose traces race (:mod:`pets.lab.clock`).
+- *clock*: a stopping rule, a price rule on questions that arrive, or an index policy over a batch, whose traces race
+  (:mod:`pets.lab.clock`).
 
 Below them are the drivers of recorded traces: the allocator of live runs, and the fast path of quota policies.
 """
@@ -24,7 +25,7 @@ from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, Training
 from pets.core.queues.walk import Walk
 from pets.core.tally import Tally
 from pets.errors import InputError
-from pets.lab.clock import HURRIES, MEAN_BUDGET, Finish, RacePace, paced, race_alone, race_arrivals
+from pets.lab.clock import HURRIES, MEAN_BUDGET, Finish, RacePace, paced, race_alone, race_arrivals, race_batch
 from pets.lab.config import ReplayConfig
 from pets.lab.curves import Curve, curve_of_order, curve_of_races, curve_of_sizes
 from pets.lab.draws import NO_VOTE, Draw, Outcomes
@@ -86,7 +87,12 @@ class Contender:
     @property
     def trains(self) -> bool:
         """Whether some questions train it, and the others arrive one by one."""
-        return self.setting == "online" or (self.setting == "clock" and not self.policy.solitary)
+        return self.setting == "online" or (self.setting == "clock" and not self.policy.solitary and not self.shares)
+
+    @property
+    def shares(self) -> bool:
+        """Whether its questions are all there and share one budget."""
+        return isinstance(self.policy, IndexPolicy) or self.policy.blind
 
     def at(self, config: ReplayConfig, size: int) -> tuple[float, ...]:
         """The values to run in a pool with ``size`` traces per question."""
@@ -133,6 +139,11 @@ class Contender:
         values, swept = self.at(config, draw.size), self.option == "hurry"
         paces = [RacePace(hurry=value) if self.pace is None else self.pace for value in values]
         runs: list[list[Finish]] = []
+        if self.shares:
+            for value, pace in zip(values, paces, strict=True):
+                total = int((MEAN_BUDGET if swept else value) * len(draw.paths))
+                runs.append(race_batch(self.policy, draw, pace, total, seed))
+            return curve_of_races(runs, draw, batch=True)
         if not self.trains:
             for value, pace in zip(values, paces, strict=True):
                 runs.append(race_alone(self.rule(None if swept else value, draw.size), draw, pace, walk.states))
@@ -245,12 +256,16 @@ def _racing(choice: str | Policy) -> Contender:
     base, pace = paced(choice) if isinstance(choice, str) else (choice, None)
     contender, name = _contender(base), choice if isinstance(choice, str) else name_of(choice)
     policy = contender.policy
-    if not isinstance(policy, QuotaPolicy) or contender.setting not in ("stopping", "online"):
+    if contender.setting == "ranked":
         raise InputError(
-            f"{name} shares a budget over questions or looks at those before; on the clock each is settled by itself. "
-            "Take a stopping rule (asc, lead, boinf), price, or a rival: all:32, its_beta, short_m:8/16."
+            f"{name} looks at the questions before; on the clock they race beside each other. Take a stopping rule "
+            "(asc, lead, boinf), price, okg, or a rival: all:32, its_beta, short_m:8/16."
         )
-    if policy.rounds:
+    if contender.shares:
+        if pace is not None and pace.batch:
+            raise InputError(f"{name}: questions that share a budget have no batch= of their own; say waves=.")
+        contender = replace(contender, option="budget")
+    elif isinstance(policy, QuotaPolicy) and policy.rounds:
         pace = RacePace(batch=1.0) if pace is None else replace(pace, batch=pace.batch or 1.0)
     contender = replace(contender, name=name, setting="clock", pace=pace)
     if pace is None:

@@ -125,11 +125,18 @@ def curve_of_sizes(sizes: Counts, draw: Draw, subset: Counts | None = None, outc
     return Curve(sizes.sum(axis=1), agree, good, correct, tokens, *_bounds(draw, rows), allocation)
 
 
-def curve_of_races(points: Sequence[Sequence[Finish]], draw: Draw, subset: Sequence[int] | None = None) -> Curve:
-    """The curve of races that ended so at each of V points; the vote is over what was back."""
+def curve_of_races(
+    points: Sequence[Sequence[Finish]], draw: Draw, subset: Sequence[int] | None = None, *, batch: bool = False
+) -> Curve:
+    """The curve of races that ended so at each of V points; the vote is over what was back.
+
+    Those of a ``batch`` are in the mean trace of all its questions.
+    """
     rows = list(range(len(draw.paths)) if subset is None else subset)
     paths, judge = list(draw.traces.values()), draw.judge
     means = [np.mean(draw.pool.questions[row].tokens or 1.0) for row in rows]
+    if batch:
+        means = [np.mean(means)] * len(rows)
     verdicts = np.full((len(draw.paths), len(points)), NO_VOTE, dtype=np.int32)
     for point, finishes in enumerate(points):
         for row, finish in zip(rows, finishes, strict=True):
