@@ -14,6 +14,7 @@ is linear, and no passage is longer than ``MAX_PASSAGE_CHARS``, so that what rea
 import json
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice, pairwise, takewhile
 from typing import Any, Literal
 
@@ -43,8 +44,9 @@ def _blanks(fragment: str) -> str:
 
 
 SIGN = r"[:=：→⇒]|->|=>"
-# What an answer follows: "the answer is", in every language of the table: a group of nouns, and what follows each.
-NOUN = Pattern(rf"(?:{'|'.join(f'({_blanks(nouns)})' for nouns, _ in TABLES['announcements'])}){END}")
+# What an answer follows: "the answer is", in every language of the table: the nouns, and what follows each.
+NOUNS = [Pattern(_blanks(nouns)) for nouns, _ in TABLES["announcements"]]
+NOUN = Pattern(rf"(?:{'|'.join(nouns.pattern for nouns in NOUNS)}){END}")
 COMPOUND = Pattern(rf"\s+(?:choices?|options?|key|sheet){END}")
 TAILS = [
     Pattern(
@@ -359,7 +361,7 @@ def _announcements(folded: str) -> Iterator[tuple[int, int]]:
     spans = [match.span() for match in ANNOUNCEMENT.finditer(folded)]
     for noun in NOUN.finditer(folded):
         rest = folded[noun.end() : noun.end() + MAX_TAIL_CHARS]
-        tail = TAILS[next(index for index, group in enumerate(noun.groups()) if group)].match(rest)
+        tail = _tail(noun[0]).match(rest)
         if tail and not COMPOUND.match(rest):
             spans.append((noun.start(), noun.end() + tail.end()))
     last_end = 0
@@ -374,6 +376,12 @@ def _announcements(folded: str) -> Iterator[tuple[int, int]]:
     yield from (match.span() for match in HEADING.finditer(folded))
     weak = WEAK.finditer(folded, max(0, len(folded) - 2 * MAX_FIRST_CHARS))
     yield from (match.span() for match in weak if _word_starts(folded, match.start()))
+
+
+@lru_cache(maxsize=256)
+def _tail(noun: str) -> Pattern:
+    """What follows a noun of the table."""
+    return next(tail for nouns, tail in zip(NOUNS, TAILS, strict=True) if nouns.fullmatch(noun))
 
 
 def _word_starts(text: str, index: int) -> bool:
