@@ -6,10 +6,12 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import uuid
 import warnings
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,10 +29,16 @@ SLOW_TIMEOUT_S = 600
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 2 << 30  # that are free, before the tests' folders go there
 
+GARBAGE = 50_000, 20, 20  # new objects before they are looked through: tests leave little, and ask for what they need
+
 gc.disable()  # until the tests are collected: what is imported and collected stays
 
-settings.register_profile("pets", deadline=None)  # shared machines are slow at random
+# Shared machines are slow at random. What is compared with brute force needs no hundred examples in every run.
+settings.register_profile("pets", deadline=None, max_examples=50)
 settings.load_profile("pets")
+
+# Every client of httpx reads a few hundred authorities, for servers of the loopback that need none.
+ssl.create_default_context = cache(ssl.create_default_context)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So a shell starts what runs in the background, and children inherit it: those that a test interrupts would go on.
@@ -39,13 +47,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(optionalhook=True)  # the environments of other tools have no xdist
 def pytest_xdist_auto_num_workers(config):
-    """Two workers for each core, as the tests wait for half of their time; the slow ones compute: three for two."""
-    cores = os.cpu_count() or 1
-    return -(-3 * cores // 2) if config.option.markexpr == "slow" else 2 * cores
+    """Three workers for two cores: some wait while others compute, and each imports and collects everything."""
+    return -(-3 * (os.cpu_count() or 1) // 2)
 
 
 def pytest_collection_finish():
-    """Garbage is collected again; nothing is frozen, for a run does that itself."""
+    """Garbage is collected again, less often; nothing is frozen, for a run does that itself."""
+    gc.set_threshold(*GARBAGE)
     gc.enable()
 
 

@@ -153,7 +153,7 @@ def test_what_does_not_exist_is_found(line):
 
 FASTER = {
     "replay": ("--repetitions", "1", "--pool-size", "4", "--workers", "1", "--policy", "uniform"),
-    "forecast": ("--max-budget", "24x"),
+    "forecast": ("--max-budget", "16x"),
 }  # of commands that would take minutes, which the pages say
 CHEAPER = {"5usd": "0.001usd", "+2usd": "+0.0001usd", "16x": "6x", "60": "12"}
 

@@ -225,6 +225,8 @@ def test_files_of_nemo_skills_that_are_named_together_are_one_pool(tmp_path):
     for named in ([folder], files):
         (shown,) = map(json.loads, pets("pools", "show", *named, "--format", "jsonl").stdout.splitlines())
         assert (shown["pool"], shown["questions"], shown["traces"], shown["vote_accuracy"]) == ("sums", 1, 3, 1.0)
-        replayed = pets("replay", *named, "--policy", "uniform", "--repetitions", 2, "--format", "jsonl")
+        replayed = pets(
+            "replay", *named, "--policy", "uniform", "--repetitions", 2, "--workers", 1, "--format", "jsonl"
+        )
         assert {json.loads(line)["pool"] for line in replayed.stdout.splitlines()} == {"sums"}, replayed.stderr
     assert "Name the folder" in pets("pools", "show", *files[:2]).stderr

@@ -81,14 +81,14 @@ class Ledger:
 
 
 SCHEDULED = {
-    "okg": (OKG(), 300),
-    "okg:waves=3": (OKG(waves=3), 100),
-    "okg:prior=1": (OKG(prior=1.0), 300),
-    "okg:prior=0.3": (OKG(prior=0.3, unseen=2), 300),
-    "uniform": (Uniform(), 300),
-    "online_grid": (OnlineGrid(), 300),
-    "price": (PriceRule(rounds=2), 300),
-    "okg_weighted": (OKGWeighted(), 50),
+    "okg": (OKG(), 100),
+    "okg:waves=3": (OKG(waves=3), 50),
+    "okg:prior=1": (OKG(prior=1.0), 100),
+    "okg:prior=0.3": (OKG(prior=0.3, unseen=2), 100),
+    "uniform": (Uniform(), 100),
+    "online_grid": (OnlineGrid(), 100),
+    "price": (PriceRule(rounds=2), 100),
+    "okg_weighted": (OKGWeighted(), 25),
 }
 
 

@@ -19,7 +19,7 @@ from pets.store import Store
 from ..waiting import PATIENCE_S
 
 QUESTIONS, TRACES = 5, 4
-AT_ONCE = 3
+AT_ONCE = 2
 # Forks a command so many times for each line that it reads: they begin within milliseconds, and imports are paid once.
 FORKS = """
 import json, os, sys

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from .conftest import run_gateway
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
-EXAMPLES = 20
+EXAMPLES = 12
 POSITIVE = schemathesis.GenerationMode.POSITIVE
 
 

@@ -28,9 +28,9 @@ def same(left, right):
 
 
 def test_workers_change_nothing(build):
-    pools = [build("one", questions=8), build("two", questions=10, seed=1)]
-    alone = replay(pools, EVERYTHING, repetitions=2, size=8, train=4)
-    shared = replay(pools, EVERYTHING, repetitions=2, size=8, train=4, workers=2)
+    pools = [build("one", questions=6), build("two", questions=7, seed=1)]
+    alone = replay(pools, EVERYTHING, repetitions=2, size=6, train=3)
+    shared = replay(pools, EVERYTHING, repetitions=2, size=6, train=3, workers=2)
     for pool, again in zip(alone, shared, strict=True):
         for left, right in zip(pool.results, again.results, strict=True):
             same(left, right)
@@ -39,10 +39,10 @@ def test_workers_change_nothing(build):
 
 def test_what_each_question_was_given_is_kept(build):
     (pool_result,) = replay(
-        [build(questions=15)], ["uniform", "okg", "asc", "dsc", "price"], repetitions=5, size=16, train=4
+        [build(questions=10)], ["uniform", "okg", "asc", "dsc", "price"], repetitions=3, size=12, train=4
     )
     for result in pool_result.results:
-        assert len(result.allocations) == 5
+        assert len(result.allocations) == 3
         for repetition, allocation in enumerate(result.allocations):
             for point in (0, result.agree.shape[1] - 1):
                 sizes = allocation.at(point)
@@ -51,15 +51,15 @@ def test_what_each_question_was_given_is_kept(build):
 
 
 def test_company_and_more_repetitions_change_nothing(pool):
-    (long,) = replay([pool], ["uniform", "okg", "asc", "price", "online_grid"], repetitions=4, size=16, train=4)
-    (short,) = replay([pool], ["price", "asc"], repetitions=2, size=16, train=4)
+    (long,) = replay([pool], ["uniform", "okg", "asc", "price", "online_grid"], repetitions=3, size=10, train=4)
+    (short,) = replay([pool], ["price", "asc"], repetitions=2, size=10, train=4)
     for spec in ("asc", "price"):
         assert np.array_equal(long.result(spec).agree[:2], short.result(spec).agree)
         assert np.array_equal(long.result(spec).spent[:2], short.result(spec).spent)
 
 
 def test_all_policies_see_the_same_draws(pool):
-    (pool_result,) = replay([pool], ["okg", "uniform", "okg:unseen=2"], repetitions=3)
+    (pool_result,) = replay([pool], ["okg", "uniform", "okg:unseen=2"], repetitions=2, size=12)
     ends = [(result.correct[:, -1].tolist(), result.tokens[:, -1].tolist()) for result in pool_result.results]
     assert ends[0] == ends[1] == ends[2]
 

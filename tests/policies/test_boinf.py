@@ -34,7 +34,7 @@ def by_the_paper(path, threshold, unknown, cap):
     return cap
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(paths, st.sampled_from([2.0, 10.0, 47.0]), st.sampled_from([0.3, 0.0]), st.sampled_from([5, 14]))
 def test_it_stops_where_the_paper_does(draws, path, threshold, unknown, cap):
     assert draws(BoInf(threshold, unknown, cap), path) == by_the_paper(path, threshold, unknown, cap)

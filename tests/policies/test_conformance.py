@@ -38,9 +38,13 @@ SPECS = [
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_our_policies_conform(spec, seed):
-    check_policy(make_policy(spec), seed=seed)
+def test_our_policies_conform(spec):
+    check_policy(make_policy(spec))
+
+
+@pytest.mark.parametrize("spec", ["okg", "online_grid", "price:rounds=1", "asc"])  # one of each setting
+def test_they_conform_on_other_questions(spec):
+    check_policy(make_policy(spec), seed=1)
 
 
 def test_the_oracle_conforms():
