@@ -47,8 +47,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(optionalhook=True)  # the environments of other tools have no xdist
 def pytest_xdist_auto_num_workers(config):
-    """Three workers for two cores: some wait while others compute, and each imports and collects everything."""
-    return -(-3 * (os.cpu_count() or 1) // 2)
+    """Two workers for each core, as the tests wait for half of their time; the slow ones compute: three for two."""
+    cores = os.cpu_count() or 1
+    return -(-3 * cores // 2) if config.option.markexpr == "slow" else 2 * cores
 
 
 def pytest_collection_finish():
