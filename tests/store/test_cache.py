@@ -61,6 +61,7 @@ def test_what_failed_or_is_too_long_or_of_others_is_not_there(location):
 def test_tokens_of_tries_that_came_to_nothing_make_no_trace_too_long(location):
     put(location, [trace(0), trace(1, wasted=1)])
     assert set(found(location, limit=2)) == {1}
+    assert set(found(location, limit=1)) == {1}  # a try may have cost more than the limit: its prompt as well
 
 
 def test_behind_a_launch_that_was_cancelled_nothing_is_reused(location):

@@ -82,8 +82,9 @@ class Eligibility:
     any_server: bool = False
 
     def fits(self, tokens: int, wasted: int) -> bool:
-        """Whether a trace is short enough; tokens of tries that were ``wasted`` before it are among its own."""
-        return tokens <= self.token_limit * (1 + wasted)
+        """Whether a trace is short enough. Where tries were ``wasted`` before it, what they cost is among its tokens, and
+        its length is not known; it was drawn under this limit, which its key has."""
+        return wasted > 0 or tokens <= self.token_limit
 
     def endpoints(self, source: str) -> list[int]:
         """The endpoints that might have given a trace of that source."""
