@@ -60,6 +60,8 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._simulated = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None and self._simulated.thread_s is not None:
+            raise RuntimeError("everything waits, and there is no timer, thread or socket that could end it")
         if timeout is None:
             return super().select(None)  # no timer is set: only a thread or a socket can wake the loop
         events = super().select(0)
