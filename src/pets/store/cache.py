@@ -82,7 +82,7 @@ class Eligibility:
     any_server: bool = False
 
     def fits(self, tokens: int, wasted: int) -> bool:
-        """Whether a trace is short enough. Where tries were ``wasted`` before it, what they cost is among its tokens, and
+        """Whether a trace is short enough. Where tries were ``wasted`` before it, their cost is among its tokens and
         its length is not known; it was drawn under this limit, which its key has."""
         return wasted > 0 or tokens <= self.token_limit
 
