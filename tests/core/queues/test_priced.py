@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -92,3 +93,14 @@ def test_needed_traces_of_all_questions_go_before_speculative_ones():
     launches = allocator.ask(100)
     assert len(launches) == 16  # two needed and two speculative of each
     assert {launch.number for launch in launches[:8]} == {0, 1} and {launch.number for launch in launches[8:]} == {2, 3}
+
+
+def test_a_budget_that_fits_into_empty_places_goes_out_by_the_hurrys_share_of_equal_ones():
+    def asked(hurry, places):
+        questions = [Question(str(q), options=4) for q in range(10)]
+        return Counter(launch.question for launch in Allocator(OKG(), Budget(60), questions, hurry=hurry).ask(places))
+
+    assert set(asked(1.0, 64).values()) == {6}  # all of it is in flight
+    narrow = asked(1.0, 59)  # one trace would have to wait: races are as wide as m and the hurry say
+    assert max(narrow.values()) < 6
+    assert max(asked(0.0, 64).values()) <= max(asked(0.5, 64).values()) < 6

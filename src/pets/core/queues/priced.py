@@ -3,7 +3,8 @@
 Offline, an index policy ends where all indices have fallen to one price. In a race this price is found beforehand: the
 one at which the rest of the run is expected to take the rest of the budget (:func:`pets.core.price.price_in_force`). It
 is found anew at every refit, and when nothing is in flight and there is budget left. A question whose index is at or
-under it is settled; of any other one ``width(n, m, hurry)`` traces may be in flight, of which m are needed.
+under it is settled; of any other one ``width(n, m, hurry)`` traces may be in flight, of which m are needed. Where all
+that is left of the budget fits into places that would stand empty, at least the hurry's share of an equal one may.
 """
 
 import math
@@ -34,6 +35,7 @@ class PricedQueue(Queue[IndexPolicy]):
         super().__init__(policy, budget.cap)
         self._budget, self._hurry, self._warmup = budget, hurry, policy.warmup
         self._price: float | None = None  # as an index; None: to be found before the next launch
+        self._share = 0.0  # traces of each question that may be in flight in any case
 
     def hurry_by(self, hurry: float) -> None:
         """As :meth:`Queue.hurry_by`."""
@@ -55,11 +57,13 @@ class PricedQueue(Queue[IndexPolicy]):
         if tally.pending < m:
             return NEEDED
         wide = width(tally.returned, m, max(self._hurry, LEAST_HURRY))
-        return SPECULATIVE if tally.pending < wide else ENOUGH
+        return SPECULATIVE if tally.pending < (max(wide, self._share) if m else 0) else ENOUGH
 
     def take(self, n: int) -> list[Launch]:
         """As :meth:`Queue.take`, at the price in force."""
         if self._hurry is not None and self._price is None and n > 0:
+            left, pending = self._budget.expected, self._budget.reserved // self._budget.currency.hold
+            self._share = self._hurry * (left + pending) / max(1, self._size) if left <= n else 0.0
             self._find_price()
         return self._take(n)
 
