@@ -349,7 +349,7 @@ def _table(strengths: tuple[float, ...], bar: float) -> NDArray[np.float32]:
     return table
 
 
-@lru_cache(maxsize=1 << 17)
+@lru_cache(maxsize=1 << 12)
 def batch_gains(counts: tuple[int, ...], K: int, strengths: tuple[float, ...], zone: float = 0.0) -> tuple[Row, float]:
     """Expected gain in P(leader is the population vote) of BATCHES traces under Dir_K(a) for each strength a.
 

@@ -230,7 +230,7 @@ def slots(counts: tuple[int, ...], options: int | None) -> int:
     return max(options, seen) if options is not None else max(OPEN_SLOTS, seen + 1)
 
 
-@lru_cache(maxsize=1 << 17)
+@lru_cache(maxsize=1 << 12)
 def log_evidence(counts: tuple[int, ...], K: int) -> Array:
     """log P(counts | a) for every strength; shape (len(STRENGTHS),).
 
