@@ -114,8 +114,8 @@ def played(paths: Paths, options: int | None, policy: Policy, pace: Pace) -> tup
     total = MEAN * len(paths)
     allocator = Allocator(policy, Budget(total, CAP), [Question(id, options) for id in paths], hurry=0.0)
     problems = [Problem(id, Prompt(id), options=options) for id in paths]
-    spec = RunSpec.of(answer=Verbatim(), max_n=1)
-    driver = assemble(spec, allocator, Sources([Recording(paths)]), problems=problems, pace=pace)
+    spec = RunSpec.of(answer=Verbatim(), max_n=1, keep_going=True)
+    driver = assemble(spec, allocator, Sources([Recording(paths)]), problems, pace=pace)
 
     async def run() -> float:
         await driver.run()

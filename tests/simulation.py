@@ -47,8 +47,8 @@ from pets.core.budget import TRACES, Budget, Currency
 from pets.core.mixture import ModelMixture
 from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
+from pets.engine.budget import model_shares
 from pets.engine.fetch import Fetcher
-from pets.engine.models import model_shares
 from pets.engine.sources import Sources, mixed
 from pets.engine.stream import Stream
 from pets.engine.submissions import Places, VoteLimits

@@ -8,8 +8,7 @@ import pytest
 
 from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunSpec
-from pets.engine.budget import TokenPrice
-from pets.engine.models import model_shares
+from pets.engine.budget import TokenPrice, model_shares
 from pets.engine.sources import sources_of
 from pets.engine.stream import Stream
 from pets.gateway import Settings, build_gateway

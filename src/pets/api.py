@@ -21,19 +21,18 @@ from pets.cluster import RayCluster
 from pets.core.allocator import Allocator
 from pets.core.policy import Policy
 from pets.engine.assemble import assemble_submissions, fetcher_of
-from pets.engine.models import Endpoints, Keys, Models, model_name, model_shares
-from pets.engine.opening import Questions, problem_of, question_set_of
-from pets.engine.progress import Solution
+from pets.engine.budget import Models, model_name, model_shares
+from pets.engine.progress import AnswerSummary, Solution
 from pets.engine.progress_line import ProgressLine
 from pets.engine.question import Answer
 from pets.engine.record import Recording
 from pets.engine.record import record as write_recording
+from pets.engine.resume import Questions, problem_of, question_set_of
 from pets.engine.run import Engine
-from pets.engine.sources import Samplers, Sources, sources_of
+from pets.engine.sources import Endpoints, Keys, Samplers, Sources, sources_of
 from pets.engine.spec import SECTIONS, TOP_LOGPROBS, RunOptions, RunSpec
 from pets.engine.stream import Stream, plan_defaults, planned, stream_budget
 from pets.engine.submissions import Places, VoteLimits
-from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
 from pets.lab import ReplayConfig
 from pets.lab import replay as replay_pools

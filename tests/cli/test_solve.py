@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from pets.cli._run import add_kept_words, run_engine
 from pets.cli.main import cli
 from pets.engine import Engine
-from pets.engine.summary import wilson
+from pets.engine.progress import wilson
 from pets.errors import FirstTracesError, PetsError
 from pets.mock import Faults, MockModel, running, synthetic
 from pets.openai.refusals import FieldsRefusedError

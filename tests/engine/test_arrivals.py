@@ -10,7 +10,7 @@ from pets.engine.arrivals import Asking, StreamArrivals
 from pets.engine.assemble import assemble
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
-from pets.engine.questions import OpenQuestions
+from pets.engine.question import OpenQuestions
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.policies.uniform import Uniform
@@ -48,7 +48,7 @@ async def answered(most, after):
     def stream(wiring, asking):
         return StreamArrivals(wiring, asking, open_questions=most, on_answer=lambda answer, _: answers.append(answer))
 
-    driver = assemble(RunSpec(), allocator, Sources(), stream, fetcher=fetcher, ledger=SlowLedger())
+    driver = assemble(RunSpec.of(keep_going=True), allocator, Sources(), stream, fetcher=fetcher, ledger=SlowLedger())
     running = asyncio.create_task(driver.run(source))
     await asyncio.sleep(after)
     taken = source.taken

@@ -26,7 +26,8 @@ from .conftest import GoesOn, Paced, Written, asked
 
 def batch_driver(allocator, sampler, problems, pace, ledger=None, spec=None, **options):
     parts = {"fetcher": Fetcher([sampler], patience_s=None, max_n=1, **options), "pace": pace, "ledger": ledger}
-    return assemble(spec or RunSpec(), allocator, Sources(), problems=problems, keep_totals=True, **parts)
+    spec = (spec or RunSpec()).with_options(keep_going=True)
+    return assemble(spec, allocator, Sources(), problems, keep="totals", **parts)
 
 
 def test_a_run_is_not_run_beside_itself_nor_after_it_was_broken_off():

@@ -6,8 +6,8 @@ import pytest
 
 from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunSpec
+from pets.engine.pacing import FirstTraces
 from pets.engine.sources import Sources
-from pets.engine.stops import FirstTraces
 from pets.engine.stream import Stream
 from pets.errors import BusyError, FirstTracesError
 from pets.policies.uniform import Uniform

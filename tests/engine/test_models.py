@@ -9,8 +9,8 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.mixture import ModelMixture
 from pets.engine import Engine
-from pets.engine.budget import TokenPrice
-from pets.engine.models import ModelShare, keys_by_model, model_shares, values_by_model, with_prices
+from pets.engine.budget import ModelShare, TokenPrice, model_shares, with_prices
+from pets.engine.sources import keys_by_model, values_by_model
 from pets.engine.spec import RunSpec
 from pets.errors import InputError, RefusedError, ReplyError, UnreachableError
 from pets.mock import Faults, MockModel, running, synthetic

@@ -6,7 +6,7 @@ import pytest
 
 from pets.core.budget import Budget
 from pets.engine import Engine
-from pets.engine.opening import open_run, question_set_of, reopen_run
+from pets.engine.resume import open_run, question_set_of, reopen_run
 from pets.errors import InputError, StateError
 from pets.policies.uniform import Uniform
 from pets.store import Store

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.answers.number import Number
-from pets.engine import questions as module
-from pets.engine.question import chosen_for
-from pets.engine.questions import InFlight, OpenQuestions
+from pets.engine import question as module
+from pets.engine.question import InFlight, OpenQuestions, chosen_for
 from pets.types import Launch
 
 from .conftest import asked
@@ -35,7 +34,7 @@ def test_a_question_of_a_batch_is_opened_when_it_is_first_launched_and_not_again
 
 def test_of_very_many_questions_those_at_rest_are_closed_and_keep_their_totals(monkeypatch):
     monkeypatch.setattr(module, "MAX_IDLE_QUESTIONS", 2)
-    questions = OpenQuestions(problems=asked("abc"), keep_totals=True)
+    questions = OpenQuestions(problems=asked("abc"), keep="totals")
     for question in [questions.get(id) for id in "abc"]:
         questions.rest(question)
     assert len(questions.by_id) == 2

@@ -340,7 +340,7 @@ def test_a_driver_takes_in_all_that_was_paid_for(tmp_path):
             SPEC,
             allocator,
             Sources([Scripted()]),
-            problems=problems,
+            problems,
             past=lambda wiring, costs: past.adopt(wiring, costs, counted.append),
         )
     assert driver.allocator.told == len(counted) == 3 and allocator.budget.spent == 3

@@ -51,10 +51,10 @@ class Launched:
         self.ledger, self.counted = Journal(), []
         allocator = Allocator(OKG(), Budget(total), [Question("a", options=4)])
         self.driver = assemble(
-            RunSpec(),
+            RunSpec.of(keep_going=True),
             allocator,
             Sources([Scripted()]),
-            problems=asked("a"),
+            asked("a"),
             pace=Pace(8),
             ledger=self.ledger,
             on_trace=self.counted.append,

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from pets.engine.budget import TokenPrice
-from pets.engine.models import ModelShare, model_shares, with_prices
+from pets.engine.budget import ModelShare, TokenPrice, model_shares, with_prices
 from pets.engine.sources import LiveRun, Sources, check_resent, endpoint_keys, make_samplers, source_name, sources_of
 from pets.engine.spec import RunSpec
 from pets.errors import InputError

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from pets.confidence import KINDS
 from pets.core.policy import IndexPolicy
-from pets.engine.budget import TokenPrice
-from pets.engine.models import ModelShare
+from pets.engine.budget import ModelShare, TokenPrice
 from pets.engine.spec import REUSED, SECTION_OF, SECTIONS, VERBS, RunOptions, RunSpec, default_of, is_honoured
 from pets.errors import InputError, SpecError, StateError
 from pets.policies.okg import OKG

@@ -5,8 +5,8 @@ import pytest
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.engine.fetch import MOST_UNKNOWN_TRACES, Fetcher
+from pets.engine.pacing import Ending, FirstTraces, StopRules
 from pets.engine.progress import ProgressMonitor
-from pets.engine.stops import Ending, FirstTraces, StopRules
 from pets.errors import BusyError, FirstTracesError, RefusedError
 from pets.policies.okg import OKG
 from pets.store import StoredTrace

@@ -5,8 +5,7 @@ from typing import get_args
 import pytest
 from scipy.stats import binomtest
 
-from pets.engine.question import Answer
-from pets.engine.summary import (
+from pets.engine.progress import (
     NO_VOTE,
     AnswerSummary,
     Doubt,
@@ -17,6 +16,7 @@ from pets.engine.summary import (
     no_vote_words,
     wilson,
 )
+from pets.engine.question import Answer
 
 
 def test_votes_disagree_when_nearly_each_is_for_an_answer_of_its_own():
@@ -44,7 +44,7 @@ def test_the_interval_of_a_share_is_wilsons_also_at_its_ends(right, count):
     low, high = wilson(right / count, count)
     assert (low, high) == pytest.approx(tuple(binomtest(right, count).proportion_ci(method="wilson")), abs=1e-9)
     assert low - 1e-9 <= right / count <= high + 1e-9 and high - low > 0
-    summary = AnswerSummary(judged=count, right=right)
+    summary = AnswerSummary(gold={"": (count, right)})
     assert summary.accuracy == (right / count, low, high)
 
 

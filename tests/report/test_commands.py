@@ -9,8 +9,7 @@ import pytest
 from pets.core.budget import Budget
 from pets.engine import RunSpec
 from pets.engine.batch import batched
-from pets.engine.budget import Amount, TokenPrice, total_of
-from pets.engine.models import ModelShare
+from pets.engine.budget import Amount, ModelShare, TokenPrice, total_of
 from pets.engine.resume import rebudgeted, run_record
 from pets.engine.sources import Sources
 from pets.engine.stream import stream_record

@@ -21,10 +21,9 @@ from pets.core.allocator import Allocator
 from pets.core.budget import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
-from pets.engine.progress import ExpectedConsistency
+from pets.engine.progress import AnswerSummary, ExpectedConsistency, levels_words, no_vote_words, wilson
 from pets.engine.reuse import most_to_pay
 from pets.engine.sources import LiveRun
-from pets.engine.summary import AnswerSummary, levels_words, no_vote_words, wilson
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.policies.uniform import Uniform
 from pets.store.cache import CachedCounts

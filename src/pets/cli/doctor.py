@@ -18,8 +18,7 @@ from pets.engine import RunSpec, TokenPrice
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
 from pets.engine.estimate import RunEstimate, estimate
-from pets.engine.models import endpoints_by_model, keys_by_model
-from pets.engine.sources import endpoint_keys, make_samplers
+from pets.engine.sources import endpoint_keys, endpoints_by_model, keys_by_model, make_samplers
 from pets.errors import BudgetError, InputError
 from pets.questions import Problem, QuestionSet
 from pets.samplers import Sampler, Sampling

@@ -9,9 +9,8 @@ from pets.cli._output import FORMAT, Format, count, make_table, print_rows, prin
 from pets.cli._terminal import say
 from pets.cli.forecast import played_on
 from pets.cli.options import STORE
-from pets.engine.progress import vote_words
+from pets.engine.progress import CERTAIN, doubt_of, doubt_words, vote_words
 from pets.engine.resume import restored, results, spec_of_run
-from pets.engine.summary import CERTAIN, doubt_of, doubt_words
 from pets.store import Store
 from pets.store.database import DEFAULT_STORE
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pets.cli._groups import SpecOptions, option, option_group
 from pets.engine import RunSpec, TokenPrice
-from pets.engine.models import ModelShare, endpoints_by_model, model_name, model_shares, values_by_model, with_prices
-from pets.engine.sources import sources_of
+from pets.engine.budget import ModelShare, model_name, model_shares, with_prices
+from pets.engine.sources import endpoints_by_model, sources_of, values_by_model
 from pets.errors import InputError
 from pets.openai.fields import json_value
 from pets.openai.headers import parse_headers

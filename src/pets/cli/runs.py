@@ -18,11 +18,10 @@ from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
 from pets.core.budget import amount_words
 from pets.engine.paired import compare_runs
-from pets.engine.progress import expected_of
+from pets.engine.progress import AnswerSummary, expected_of
 from pets.engine.question import Answer, answer_type_of
 from pets.engine.reread import reread_run
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
-from pets.engine.summary import AnswerSummary
 from pets.errors import InputError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of

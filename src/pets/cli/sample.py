@@ -15,8 +15,8 @@ from pets.cli._output import SafeConsole, count
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import say
 from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, run_spec
+from pets.engine.progress import wilson
 from pets.engine.record import Recording, record, summarize_recording
-from pets.engine.summary import wilson
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
 

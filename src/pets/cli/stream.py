@@ -35,10 +35,10 @@ from pets.cli.options import KEEP, OUTPUT, LocalModelOptions, ModelOptions, Ques
 from pets.core.budget import amount_words
 from pets.core.tally import majority
 from pets.engine import Answer, RunSpec
+from pets.engine.progress import AnswerSummary
 from pets.engine.resume import identity_of
 from pets.engine.sources import Sources, sources_of
 from pets.engine.stream import RecordedStream, Stream, plan_defaults, planned
-from pets.engine.summary import AnswerSummary
 from pets.errors import InputError, PetsError
 from pets.lab.config import ReplayConfig
 from pets.lab.draws import draw_traces

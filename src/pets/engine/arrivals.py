@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pets.core.allocator import Allocator
 from pets.engine.fetch import Fetcher, Receiver, TraceRequest
 from pets.engine.ledger import Ledger
+from pets.engine.pacing import StopRules
 from pets.engine.progress import policy_certificate
-from pets.engine.question import Answer, OpenQuestion, prompt_of
-from pets.engine.questions import InFlight, OpenQuestions
+from pets.engine.question import Answer, InFlight, OpenQuestion, OpenQuestions, prompt_of
 from pets.engine.reuse import Reuse
-from pets.engine.stops import StopRules
 from pets.errors import BudgetError, InputError, RefusedError, SamplerError
 from pets.questions import Problem
 from pets.samplers import Sampling, Seeds
@@ -61,18 +60,9 @@ class Asking:
         """The request for launches of a question from number ``first`` on."""
         position = self.blocks.get(question.id, question.position)
         seed = self.seeds.at(position % self.seeds.questions, first % self.seeds.cap)
-        prompt = prompt_of(question.problem, self.system)
-        return TraceRequest(
-            question.id,
-            first,
-            len(holds),
-            prompt,
-            seed,
-            self.sampling,
-            holds,
-            owner=question,
-            position=position,
-        )
+        prompt = question.problem.prompt if self.system is None else prompt_of(question.problem, self.system)
+        id, size = question.id, len(holds)
+        return TraceRequest(id, first, size, prompt, seed, self.sampling, holds, owner=question, position=position)
 
 
 class Arrivals:
@@ -281,15 +271,12 @@ class StreamArrivals(Arrivals):
             self._make_room()
             self._on_answer(answer, question)
         else:
-            self._refuse(id, _used_up(allocator))
+            budget = allocator.budget
+            self._refuse(
+                id,
+                f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} "
+                "are spent or on their way. Raise the budget, or declare a horizon that counts every question.",
+            )
         self._wiring.ledger.answered(id)
         allocator.withdraw(id)
         self._wiring.stops.failures.pop(id, None)  # a stream may never end
-
-
-def _used_up(allocator: Allocator) -> str:
-    budget = allocator.budget
-    return (
-        f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} are "
-        "spent or on their way. Raise the budget, or declare a horizon that counts every question."
-    )

@@ -9,15 +9,14 @@ from pets.engine.batch import BatchFetcher, PendingLaunches
 from pets.engine.driver import Driver
 from pets.engine.fetch import OUTAGE_PATIENCE_S, Fetcher
 from pets.engine.ledger import Ledger
-from pets.engine.pacing import Pace, Pacing
+from pets.engine.pacing import FirstTraces, Pace, Pacing, StopRules
 from pets.engine.progress import ProgressMonitor
-from pets.engine.questions import InFlight, OpenQuestions
+from pets.engine.question import InFlight, Keep, OpenQuestions
 from pets.engine.reading import Judging, TraceReading
 from pets.engine.reuse import Reuse
 from pets.engine.settlement import Settlement
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
-from pets.engine.stops import FirstTraces, StopRules
 from pets.engine.submissions import Places, Submissions
 from pets.questions import Problem
 from pets.store import StoredTrace
@@ -25,97 +24,63 @@ from pets.store import StoredTrace
 NO_LIMIT = 1 << 30  # traces: those of submissions wait for a place each
 
 Costs = CostEstimator | UnitCost
-Past = Callable[[Wiring, Costs], None]
-"""Lets the parts of a driver take in what an earlier process has paid for."""
+Past = Callable[[Wiring, Costs], Sequence[PendingLaunches]]
+"""Lets the parts of a driver take in what an earlier process has paid for; the launches that are on their way."""
+Comers = Callable[[Wiring, Asking], Arrivals]
+"""Makes what takes in questions as they come."""
 
 
 def assemble(
     spec: RunSpec,
     allocator: Allocator,
     sources: Sources,
-    arrivals: Callable[[Wiring, Asking], Arrivals] | None = None,
+    questions: Sequence[Problem] | Comers,
     *,
-    problems: Sequence[Problem] = (),
     keys: Mapping[str, str] | None = None,
     reuse: Reuse | None = None,
-    awaited: Sequence[PendingLaunches] = (),
     ledger: Ledger | None = None,
     past: Past | None = None,
-    costs: Costs | None = None,
     fetcher: Fetcher | None = None,
     pace: Pace | None = None,
-    keep_traces: bool = False,
-    keep_totals: bool = False,
-    watch_first: bool = False,
+    keep: Keep = "nothing",
     on_trace: Callable[[StoredTrace], None] = lambda trace: None,
 ) -> Driver:
-    """The driver of ``allocator`` over ``sources``, whose questions come from ``arrivals``, as the spec says.
+    """The driver of ``allocator`` over ``sources`` as the spec says; ``questions`` are a batch's, or come one by one.
 
-    Without arrivals they are ``problems``, a batch, of which some launches are ``awaited`` already. Seeds follow from
-    the ``keys`` of questions, where they have any, and their traces come from ``reuse`` first. ``costs`` admits
-    launches where a budget is in tokens or money. With ``watch_first`` a run whose first traces cast no vote stops.
-    ``keep_traces`` keeps every trace of an open question, ``keep_totals`` what answers need of each.
+    Seeds follow from the ``keys`` of questions, where they have any, and their traces come from ``reuse`` first.
+    ``keep`` says what is kept of each question. A run whose first traces cast no vote stops, unless the spec keeps
+    going.
     """
-    fetcher, costs = fetcher or fetcher_of(spec, sources), costs or costs_of(spec, allocator.budget)
-    questions = OpenQuestions(
-        problems=problems,
-        answer=spec.reading.answer,
-        options=spec.reading.answer_sizes,
-        confidence=spec.confidence_kind,
-        price=spec.price_in_money(sources.model),
-        keep_traces=keep_traces,
-        keep_totals=keep_totals,
-    )
-    first = None
-    if watch_first:  # a first wave of jobs is as it is
-        alone = not spec.serving.batch_api
-        first = FirstTraces.of(allocator.budget, keep_going=spec.keeping.keep_going, alone=alone)
-    drawn = spec.drawn
+    problems = () if callable(questions) else questions
+    fetcher, ledger, costs = fetcher or fetcher_of(spec, sources), ledger or Ledger(), costs_of(spec, allocator.budget)
+    price, drawn, in_flight = spec.price_in_money(sources.model), spec.drawn, InFlight()
+    reading, kind = spec.reading, spec.confidence_kind
+    opened = OpenQuestions(reading.answer, reading.answer_sizes, kind, price, keep=keep, problems=problems)
+    # A first wave of jobs is as it is.
+    first = FirstTraces.of(allocator.budget, keep_going=spec.keeping.keep_going, alone=not spec.serving.batch_api)
+    monitor = ProgressMonitor(spec.spending.target_consistency)
     stops = StopRules(
-        allocator,
-        fetcher,
-        first_traces=first,
-        monitor=ProgressMonitor(spec.spending.target_consistency),
-        ids=[problem.id for problem in problems],
-        max_tokens=drawn.max_tokens,
+        allocator, fetcher, first_traces=first, monitor=monitor, ids=opened.ids, max_tokens=drawn.max_tokens
     )
-    wiring = Wiring(
-        allocator,
-        fetcher,
-        ledger or Ledger(),
-        questions,
-        InFlight(),
-        stops,
-        wake=lambda: driver.wake(),  # noqa: PLW0108 (there is none yet)
-        reuse=reuse,
-    )
-    if past is not None:
-        past(wiring, costs)
-    judge = fetcher if sources.judge is None else Fetcher([sources.judge])
-    reading = TraceReading(
-        wiring,
-        judging=None if first is None else Judging(judge, fetcher.faults),
-        soft_temperature=drawn.temperature if spec.reading.soft else None,
-    )
-    pacing = Pacing(pace or Pace(spec.pacing.in_flight), wiring, costs, hurry_said=spec.pacing.hurry is not None)
+    wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
+    wiring = Wiring(allocator, fetcher, ledger, opened, in_flight, stops, wake, reuse)
+    awaited = () if past is None else past(wiring, costs)
+    judging = Judging(Fetcher([sources.judge]) if sources.judge else fetcher, fetcher.faults)
+    soft_temperature = drawn.temperature if reading.soft else None
+    traces = TraceReading(wiring, judging if sources.samplers else None, soft_temperature)
+    pace, hurry_said = pace or Pace(spec.pacing.in_flight), spec.pacing.hurry is not None
+    pacing = Pacing(pace, stops, in_flight, ledger, costs, hurry_said=hurry_said)
     seeds = spec.seeds(len(problems))
-    blocks = seeds.blocks(keys or {}, apart=spec.serving.batch_api)
-    asking = Asking(drawn, seeds, spec.reading.system, blocks)
-    held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
-    source = Arrivals(wiring, asking, held) if arrivals is None else arrivals(wiring, asking)
-    settlement = Settlement(
-        wiring,
-        source,
-        pacing,
-        reading,
-        costs=costs,
-        confidence=spec.confidence_kind,
-        first_endpoint=sources.first,
-        on_trace=on_trace,
-    )
+    asking = Asking(drawn, seeds, reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
+    if callable(questions):
+        arrivals = questions(wiring, asking)
+    else:
+        held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
+        arrivals = Arrivals(wiring, asking, held)
+    settlement = Settlement(wiring, arrivals, traces, costs, kind, sources.first, on_trace)
     # A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
     several = isinstance(costs, UnitCost) or bool(drawn.top_logprobs) or fetcher.shares_prompts
-    driver = Driver(allocator, fetcher, questions, source, pacing, stops, settlement, n_with_tokens=several)
+    driver = Driver(allocator, fetcher, opened, arrivals, pacing, stops, settlement, n_with_tokens=several)
     return driver
 
 
@@ -127,9 +92,8 @@ def assemble_submissions(
     def submissions(wiring: Wiring, asking: Asking) -> Submissions:
         return Submissions(wiring, places, receiver=lambda: driver.settlement)
 
-    driver = assemble(
-        spec or RunSpec(), allocator, Sources(), submissions, ledger=ledger, fetcher=fetcher, pace=Pace(NO_LIMIT)
-    )
+    spec = (spec or RunSpec()).with_options(keep_going=True)
+    driver = assemble(spec, allocator, Sources(), submissions, ledger=ledger, fetcher=fetcher, pace=Pace(NO_LIMIT))
     source = driver.arrivals
     assert isinstance(source, Submissions)
     return driver, source

@@ -13,7 +13,6 @@ from typing import Self
 
 from pets.core.policy import IndexPolicy, QuotaPolicy
 from pets.engine.budget import TokenPrice, price_of
-from pets.engine.endpoints import Endpoint
 from pets.engine.fetch import Fetcher, Receiver, TraceRequest, fault_name, may_have_sampled
 from pets.engine.ledger import RunLedger
 from pets.engine.spec import RunSpec
@@ -129,19 +128,19 @@ class JobLedger(RunLedger):
 
     def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """Leave the job: the process that goes on with the run reads it."""
-        self._forget(request.launches)
+        self._forget(request.question, request.first, request.size)
 
     async def write_job(self, job: BatchJob) -> None:
         """As :meth:`pets.samplers.batch.JobJournal.write_job`."""
         transaction = self._transaction()
         transaction.jobs.append(job)
-        await transaction.durable()
+        await asyncio.shield(transaction.over)
 
     async def drop_job(self, job: BatchJob) -> None:
         """As :meth:`pets.samplers.batch.JobJournal.drop_job`."""
         transaction = self._transaction()
         transaction.dropped_jobs.append(job)
-        await transaction.durable()
+        await asyncio.shield(transaction.over)
 
 
 class BatchFetcher(Fetcher):
@@ -176,26 +175,23 @@ class BatchFetcher(Fetcher):
         raise InputError(NO_JUDGE)
 
     async def fetch(self, request: TraceRequest, receiver: Receiver) -> None:
-        """As :meth:`Fetcher.fetch`."""
+        """As :meth:`Fetcher.fetch`: from the provider whose job holds it, else from one that takes its launches."""
         parts = [request]
-        while parts:
-            if len(parts) > 1:
-                async with asyncio.TaskGroup() as group:
-                    for part in parts:
-                        group.create_task(self.fetch(part, receiver))
+        while len(parts) == 1:
+            request, line = parts[0], (parts[0].seed, parts[0].size)
+            awaiting = (e for e, p in zip(self.pool.endpoints, self._providers, strict=True) if p.awaits(line))
+            endpoint = next(awaiting, None) or self.pool.takers(request.turn, request.attempt)[0]
+            outcome = await self.attempt(endpoint, request, receiver)
+            if outcome is None:
+                await receiver.given_up(request, None)
                 return
-            parts = await self._try(parts[0], receiver)
-
-    async def _try(self, request: TraceRequest, receiver: Receiver) -> list[TraceRequest]:
-        """One request to its reply; what is to be asked for again."""
-        endpoint = self._endpoint(request)
-        outcome = await self.attempt(endpoint, request, receiver)
-        if outcome is None:
-            await receiver.given_up(request, None)
-            return []
-        if isinstance(outcome, SamplerError):
-            return await self._failed(request, outcome, receiver)
-        return await self._received(request, outcome, receiver, endpoint.number)
+            if isinstance(outcome, SamplerError):
+                parts = await self._failed(request, outcome, receiver)
+            else:
+                parts = await self._received(request, outcome, receiver, endpoint.number)
+        async with asyncio.TaskGroup() as group:
+            for part in parts:
+                group.create_task(self.fetch(part, receiver))
 
     async def _open(self, request: TraceRequest, receiver: Receiver) -> bool:
         """Have an attempt paid for; a job waits for all that are about to be."""
@@ -204,12 +200,6 @@ class BatchFetcher(Fetcher):
             return await receiver.opened(request)
         finally:
             self._opening -= 1
-
-    def _endpoint(self, request: TraceRequest) -> Endpoint:
-        """Where a request goes: to the provider whose job holds it, else to one that takes its launches."""
-        line = (request.seed, request.size)
-        awaiting = (e for e, p in zip(self.pool.endpoints, self._providers, strict=True) if p.awaits(line))
-        return next(awaiting, None) or self.pool.takers(request.turn, request.attempt)[0]
 
     async def _received(
         self, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver, endpoint: int

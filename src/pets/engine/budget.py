@@ -1,16 +1,19 @@
-"""Budgets as people write them: ``16x`` (traces per question, on average), ``5000``, ``2Mtok``, ``5usd``; prices.
+"""Budgets as people write them: ``16x`` (traces per question, on average), ``5000``, ``2Mtok``, ``5usd``; prices, and
+the models that they are for, with their weights where several vote.
 
 List prices are in dollars per million tokens, as published; they change, so a run that spends money should say its own.
 """
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pets.core.budget import Currency
+from pets.core.mixture import ModelMixture
 from pets.errors import BudgetError, InputError
 from pets.samplers import Sampler, Sampling
 
@@ -27,6 +30,9 @@ UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
     "$": ("usd", 1),
 }
 PICODOLLARS = 10**12
+
+Models = str | Sequence[str] | Mapping[str, float]
+"""One model, several with equal weights or written ``NAME=WEIGHT``, or each with its weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,91 @@ def price_of(model: str, own: TokenPrice | None = None) -> TokenPrice | None:
     (TokenPrice(prompt=0.15, output=0.6, batch=0.5, cached=0.075), None)
     """
     return own or LIST_PRICES.get(model) or LIST_PRICES.get(model.rpartition("/")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShare:
+    """One of several models: its weight, and its price where it has one of its own.
+
+    >>> ModelShare.parse("Qwen/Qwen3-8B=2"), ModelShare.parse("qwen3:8b").weight
+    (ModelShare(name='Qwen/Qwen3-8B', weight=2, price=None), 1)
+    """
+
+    name: str
+    weight: float = 1
+    price: TokenPrice | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "ModelShare":
+        """``NAME=WEIGHT``, or ``NAME`` alone for a weight of 1."""
+        name, equals, number = text.rpartition("=")
+        try:
+            weight = float(number) if equals else 1.0
+        except ValueError:
+            name, weight = text, 1.0
+        name = name or text
+        return cls(name, int(weight) if weight.is_integer() else weight)
+
+    def __str__(self) -> str:
+        return self.name if self.weight == 1 else f"{self.name}={self.weight:g}"
+
+
+def model_shares(models: Models | None) -> tuple[ModelShare, ...]:
+    """Several models with their weights; none where there is one model, or none.
+
+    >>> model_shares(["a=2", "b"]) == model_shares({"a": 2, "b": 1}), model_shares("a=2")
+    (True, ())
+    """
+    if models is None or isinstance(models, str) or len(models) < 2:
+        return ()
+    if isinstance(models, Mapping):
+        shares = [ModelShare(*pair) for pair in models.items()]
+    else:
+        shares = list(map(ModelShare.parse, models))
+    twice = [name for name, count in Counter(share.name for share in shares).items() if count > 1]
+    if twice:
+        raise InputError(f"the model {twice[0]} is named twice; name it once, with a weight: {twice[0]}=2.")
+    ModelMixture(tuple(share.weight for share in shares))  # or refuses their weights
+    return tuple(shares)
+
+
+def with_prices(shares: Sequence[ModelShare], prices: Mapping[str, TokenPrice | str]) -> tuple[ModelShare, ...]:
+    """The models with prices of their own.
+
+    >>> with_prices(model_shares(["a", "b"]), {"b": "in=1,out=2"})[1].price
+    TokenPrice(prompt=1.0, output=2.0, batch=0.5, cached=None)
+    """
+    if unknown := set(prices) - {share.name for share in shares}:
+        raise InputError(f"there is a price for {min(unknown)}, which is none of several models.")
+    parsed = {name: TokenPrice.parse(price) if isinstance(price, str) else price for name, price in prices.items()}
+    return tuple(replace(share, price=parsed.get(share.name, share.price)) for share in shares)
+
+
+def model_name(models: Models | None) -> str | None:
+    """The name of the one model, or of all with their weights.
+
+    >>> model_name("a"), model_name(["a=2", "b"]), model_name(["a"]), model_name(None)
+    ('a', 'a=2, b', 'a', None)
+    """
+    if models is None or isinstance(models, str):
+        return models
+    if len(models) == 1:
+        return ModelShare.parse(next(iter(models))).name
+    return ", ".join(map(str, model_shares(models))) or None
+
+
+def shares_from_plain(rows: Sequence[Mapping[str, Any]]) -> tuple[ModelShare, ...]:
+    """The shares that ``asdict`` described.
+
+    >>> from dataclasses import asdict
+    >>> shares = with_prices(model_shares(["a=2", "b"]), {"b": TokenPrice(1, 2)})
+    >>> shares_from_plain([asdict(share) for share in shares]) == shares
+    True
+    """
+    return tuple(
+        ModelShare(row["name"], row["weight"], None if row["price"] is None else TokenPrice(**row["price"]))
+        for row in rows
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pets.openai.models import context_tokens
 from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.registry import spec_of
-from pets.samplers import Completion, Prompt, Sampler, Sampling, Written
+from pets.samplers import Prompt, Sampler, Written
 from pets.samplers.openai import OpenAISampler
 
 PROBE_TOKENS = 256  # of each trace that only shows what the server honours
@@ -93,7 +93,11 @@ async def diagnose(
         sampler = make(server, diagnosis.model)
     async with sampler:
         diagnosis.max_model_len = diagnosis.max_model_len or await sampler.max_model_len()
-        _note_context(diagnosis)
+        if diagnosis.max_model_len is None:
+            finding = "the server does not say how long prompt and trace may be: token and money budgets need "
+            diagnosis.add("context", "note", f"{finding}--max-tokens")
+        else:
+            diagnosis.add("context", "ok", f"{diagnosis.max_model_len:,} tokens of prompt and trace")
         try:
             await _probe(diagnosis, sampler, problems[0] if problems else None, spec)
             await _cancel(diagnosis, sampler, spec)
@@ -155,14 +159,6 @@ async def _explain_no_models(diagnosis: Diagnosis, error: SamplerError, make: Ca
     return state == "note"
 
 
-def _note_context(diagnosis: Diagnosis) -> None:
-    if diagnosis.max_model_len is None:
-        finding = "the server does not say how long prompt and trace may be: token and money budgets need --max-tokens"
-        diagnosis.add("context", "note", finding)
-    else:
-        diagnosis.add("context", "ok", f"{diagnosis.max_model_len:,} tokens of prompt and trace")
-
-
 async def _probe(diagnosis: Diagnosis, sampler: Sampler, problem: Problem | None, spec: RunSpec) -> None:
     """Short traces that show whether the server honours n, log-probabilities, seeds, and tells its usage."""
     prompt = PROBE_QUESTION if problem is None else prompt_of(problem, spec.reading.system)
@@ -181,7 +177,12 @@ async def _probe(diagnosis: Diagnosis, sampler: Sampler, problem: Problem | None
         remedy = "Leave out --confidence." if spec.reading.confidence is not None else ""
         finding = "the server gives none: no policy can weigh votes by confidence"
         diagnosis.add("log-probabilities", "note", finding, remedy)
-    _note_seeds(diagnosis, pair, again[0], sampling)
+    if sampling.temperature == 0 or (len(pair) == 2 and pair[0].text == pair[1].text):
+        diagnosis.add("seeds", "note", "cannot be told: different seeds gave the same trace")
+    elif pair[0].text == again[0].text:
+        diagnosis.add("seeds", "ok", "the same seed gave the same trace")
+    else:
+        diagnosis.add("seeds", "note", "the same seed gave another trace: a run cannot be repeated exactly")
     if pair[0].prompt_tokens is not None:
         diagnosis.add("usage", "ok", "tokens are what the server says")
     else:
@@ -214,15 +215,6 @@ async def _cancel(diagnosis: Diagnosis, sampler: Sampler, spec: RunSpec) -> None
         await asyncio.sleep(STOP_LOOKS_S)
     finding = f"the server is still at work {STOPS_WITHIN_S:g} s after a request was cancelled"
     diagnosis.add("cancel", "note", finding, "Give --hurry 0: what is cancelled is paid for as a whole.")
-
-
-def _note_seeds(diagnosis: Diagnosis, pair: Sequence[Completion], again: Completion, sampling: Sampling) -> None:
-    if sampling.temperature == 0 or (len(pair) == 2 and pair[0].text == pair[1].text):
-        diagnosis.add("seeds", "note", "cannot be told: different seeds gave the same trace")
-    elif pair[0].text == again.text:
-        diagnosis.add("seeds", "ok", "the same seed gave the same trace")
-    else:
-        diagnosis.add("seeds", "note", "the same seed gave another trace: a run cannot be repeated exactly")
 
 
 async def _ask(diagnosis: Diagnosis, sampler: Sampler, problems: Sequence[Problem], spec: RunSpec) -> None:

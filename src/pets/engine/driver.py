@@ -15,12 +15,10 @@ from contextlib import contextmanager
 
 from pets.core.allocator import Allocator
 from pets.engine.arrivals import Arrivals
-from pets.engine.fetch import Fetcher, TraceRequest
-from pets.engine.pacing import Pacing
-from pets.engine.question import OpenQuestion
-from pets.engine.questions import OpenQuestions
+from pets.engine.fetch import Fetcher
+from pets.engine.pacing import Ending, Pacing, StopRules
+from pets.engine.question import OpenQuestion, OpenQuestions
 from pets.engine.settlement import Settlement
-from pets.engine.stops import Ending, StopRules
 from pets.errors import StateError, first_error
 from pets.questions import Problem
 from pets.types import Launch
@@ -125,10 +123,11 @@ class Driver:
         full = True
         while ending is None and (room := self.pacing.room()) > 0:
             launches = self.settlement.reserve(room)
-            self.pacing.asked(len(launches))
+            if launches:
+                self.pacing.asked(self.allocator)
             full = len(launches) == room
             declined = sum([self._start(*row) for row in self.questions.group(launches)])
-            if not declined and (full or not self.pacing.next_wave()):
+            if not declined and (full or not self.pacing.next_wave(self.allocator)):
                 break  # else there is room, or a wave, again
         if self.questions.idle and (ending is not None or not full):
             stuck = not self.pacing.in_flight.total  # nothing will ever wake these: the budget has no trace for them
@@ -146,17 +145,13 @@ class Driver:
             self.questions.idle.discard(question.id)
             self.pacing.in_flight.launched(question.id, allowed)
             request = self.arrivals.request(question, numbers.start, tuple(holds[:allowed]))
-            for part in (request,) if allowed == 1 else self.fetcher.requests(request, self._max_n(request)):
+            max_n = 1  # where it may be cancelled, or tokens are money and the reply would not tell whose they are
+            if allowed > 1 and self._n_with_tokens and not request.streamed:
+                now = asyncio.get_running_loop().time()
+                max_n = self.fetcher.pool_for(request.prompt).max_n_for(request.prompt.sender, now)
+            for part in (request,) if allowed == 1 else self.fetcher.requests(request, max_n):
                 self.arrivals.start(part, self.settlement, self._group)
         return len(numbers) - allowed
-
-    def _max_n(self, request: TraceRequest) -> int:
-        """Choices in one request: one where it may be cancelled, or where tokens are money and the reply would not tell
-        whose they are."""
-        if request.streamed or not self._n_with_tokens:
-            return 1
-        now, prompt = asyncio.get_running_loop().time(), request.prompt
-        return self.fetcher.pool_for(prompt).max_n_for(prompt.sender, now)
 
 
 @contextmanager

@@ -111,7 +111,17 @@ class Endpoint:
             self._tokens_per_request += LATENCY_WEIGHT * (tokens - self._tokens_per_request)
             if entry is not None and self._tokens is not None:
                 self._tokens.correct(entry, tokens)
-        self._heed_limits(now)
+        limits = self.sampler.rate_limits
+        if limits is None:
+            return
+        # Rest until the server's own limits are lifted, where what is left of them is on its way already.
+        more = round(self._tokens_per_request) * (self.requests_in_flight + 1) - 1
+        for remaining, reset_s, needed in (
+            (limits.remaining_requests, limits.reset_requests_s, self.requests_in_flight),
+            (limits.remaining_tokens, limits.reset_tokens_s, more),
+        ):
+            if remaining is not None and reset_s is not None and remaining <= needed:
+                self.blocked_until = max(self.blocked_until, now + min(reset_s, MINUTE_S))
 
     def succeeded(self, requested: int, received: int, seconds: float) -> None:
         """A reply was read."""
@@ -160,19 +170,6 @@ class Endpoint:
     def load(self) -> tuple[float, int]:
         """What the next trace would wait for here, to choose the least."""
         return (self.in_flight + 1) * (self.latency_s or 1e-9), self.in_flight
-
-    def _heed_limits(self, now: float) -> None:
-        """Rest until the server's own limits are lifted, where what is left of them is on its way already."""
-        limits = self.sampler.rate_limits
-        if limits is None:
-            return
-        tokens = round(self._tokens_per_request)
-        for remaining, reset_s, needed in (
-            (limits.remaining_requests, limits.reset_requests_s, self.requests_in_flight),
-            (limits.remaining_tokens, limits.reset_tokens_s, tokens * (self.requests_in_flight + 1) - 1),
-        ):
-            if remaining is not None and reset_s is not None and remaining <= needed:
-                self.blocked_until = max(self.blocked_until, now + min(reset_s, MINUTE_S))
 
 
 class StopChecks:
@@ -277,6 +274,8 @@ class EndpointPool:
 
     def pick_now(self, launch: int, attempt: int, avoid: Endpoint | None, now: float) -> Endpoint | None:
         """The next endpoint to ask, not the one that just failed if another is well; ``None`` while none may be."""
+        if len(self.endpoints) == 1 and not attempt:
+            return self.endpoints[0] if self.endpoints[0].wait_s(now) <= 0 else None
         ready = [endpoint for endpoint in self.present_takers(launch, attempt, now) if endpoint.wait_s(now) <= 0]
         if len(ready) < 2:
             return ready[0] if ready else None
@@ -297,7 +296,7 @@ class EndpointPool:
 
     def max_n_for(self, sender: str, now: float) -> int:
         """The most traces that one request of this sender may ask for."""
-        return max(endpoint.max_n_for(sender, now) for endpoint in self.endpoints)
+        return max([endpoint.max_n_for(sender, now) for endpoint in self.endpoints])
 
     @property
     def latency_s(self) -> float:

@@ -289,16 +289,6 @@ class Fetcher:
         while on and self._waits:
             self._waits.pop().reschedule(0.0)
 
-    async def fetch(self, request: TraceRequest, receiver: Receiver) -> None:
-        """Ask until every launch of the request has come back or is given up."""
-        self._active[request.question] += 1
-        try:
-            await self._attempts(request, receiver)
-        finally:
-            self._active[request.question] -= 1
-            if not self._active[request.question]:
-                del self._active[request.question]
-
     async def ask(self, prompt: Prompt, sampling: Sampling, seed: int = 0) -> Completion:
         """Fetch one trace beside those of questions, tried once; the caller has paid for it."""
         outcome = await self.attempt(await self.pool.pick(), TraceRequest("", 0, 1, prompt, seed, sampling))
@@ -307,58 +297,68 @@ class Fetcher:
         assert outcome
         return outcome[0]
 
-    async def _attempts(self, request: TraceRequest, receiver: Receiver) -> None:
+    async def fetch(self, request: TraceRequest, receiver: Receiver) -> None:
+        """Ask until every launch of the request has come back or is given up."""
+        clock, turn = asyncio.get_running_loop().time, request.turn
         last: Endpoint | None = None
-        reason: SamplerError | None
-        clock = asyncio.get_running_loop().time
-        waiting_since, failures, reason = clock(), 0, None
-        while True:
-            pool = self.pool_for(request.prompt)
-            if (refusal := self.refusal(pool)) is not None:
-                return await receiver.given_up(request, reason or refusal)
-            endpoint = None if self._draining else pool.pick_now(request.turn, request.attempt, last, clock())
-            if endpoint is None:  # none may be asked now
-                endpoint = await self._unless_drained(pool.pick(request.turn, request.attempt, last))
-            if endpoint is None:
-                return await receiver.given_up(request, reason or BusyError(DRAINED))
-            if request.size > (max_n := endpoint.max_n_for(request.prompt.sender, clock())):
-                return await self._fetch_parts(request, max_n, receiver)
-            begun = clock()
-            outcome = await self.attempt(endpoint, request, receiver)
-            if outcome is None:
-                if request.size == 1:
-                    return await receiver.given_up(request, None)
-                return await self._fetch_parts(request, 1, receiver)
-            if not isinstance(outcome, SamplerError):
-                seconds = request.seconds
-                LOGGER.info("%s: %d of %d traces after %.2f s", request.question, len(outcome), request.size, seconds)
-                self._learn(endpoint, request, len(outcome), seconds)
-                self._note_substitute(endpoint, request, len(outcome), reason)
-                if len(outcome) == request.size:
-                    return await receiver.delivered(request, outcome, endpoint.number, seconds)
-                self.faults["fewer choices"] += 1
-                rest = request.part(len(outcome), request.size - len(outcome))
-                rest.tries = 0  # the server is well
-                receiver.released(rest, None)
-                async with asyncio.TaskGroup() as group:  # what came may be held until the rest is there
-                    group.create_task(self._attempts(rest, receiver))
-                    await receiver.delivered(request, outcome, endpoint.number, seconds)  # no task: one may never begin
-                return None
-            reason = outcome
-            self.faults[fault_name(outcome)] += 1
-            LOGGER.info("%s: %s", request.question, outcome)
-            if isinstance(outcome, RefusedError):
-                if not await self._on_refused(request, outcome, endpoint, receiver):
+        reason: SamplerError | None = None
+        waiting_since, failures = clock(), 0
+        self._active[request.question] += 1
+        try:
+            while True:
+                pool = self.pool_for(request.prompt)
+                if (refusal := self.refusal(pool)) is not None:
+                    return await receiver.given_up(request, reason or refusal)
+                endpoint = None if self._draining else pool.pick_now(turn, request.attempt, last, clock())
+                if endpoint is None:  # none may be asked now
+                    endpoint = await self._unless_drained(pool.pick(turn, request.attempt, last))
+                if endpoint is None:
+                    return await receiver.given_up(request, reason or BusyError(DRAINED))
+                if request.size > (max_n := endpoint.max_n_for(request.prompt.sender, clock())):
+                    return await self._fetch_parts(request, max_n, receiver)
+                begun = clock()
+                outcome = await self.attempt(endpoint, request, receiver)
+                if outcome is None:
+                    if request.size == 1:
+                        return await receiver.given_up(request, None)
+                    return await self._fetch_parts(request, 1, receiver)
+                if not isinstance(outcome, SamplerError):
+                    self._learn(endpoint, pool, request, len(outcome), reason)
+                    if len(outcome) == request.size:
+                        return await receiver.delivered(request, outcome, endpoint.number, request.seconds)
+                    return await self._fetch_rest(endpoint, request, outcome, receiver)
+                reason = outcome
+                self.faults[fault_name(outcome)] += 1
+                LOGGER.info("%s: %s", request.question, outcome)
+                if isinstance(outcome, RefusedError):
+                    if not await self._on_refused(request, outcome, endpoint, receiver):
+                        return None
+                    continue
+                unreachable = isinstance(outcome, UnreachableError)
+                endpoint.failed(clock(), unreachable=unreachable, retry_after=outcome.retry_after)
+                if not await self._may_retry(request, outcome, receiver, begun, waiting_since):
                     return None
-                continue
-            unreachable = isinstance(outcome, UnreachableError)
-            endpoint.failed(clock(), unreachable=unreachable, retry_after=outcome.retry_after)
-            if not await self._may_retry(request, outcome, receiver, begun, waiting_since):
-                return None
-            last, failures = endpoint, failures + 1
-            if not unreachable:  # an endpoint that cannot be reached rests
-                seconds = backoff_seconds(failures, self._backoff, self._random.random())
-                await self._unless_drained(asyncio.sleep(seconds))
+                last, failures = endpoint, failures + 1
+                if not unreachable:  # an endpoint that cannot be reached rests
+                    seconds = backoff_seconds(failures, self._backoff, self._random.random())
+                    await self._unless_drained(asyncio.sleep(seconds))
+        finally:
+            self._active[request.question] -= 1
+            if not self._active[request.question]:
+                del self._active[request.question]
+
+    async def _fetch_rest(
+        self, endpoint: Endpoint, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver
+    ) -> None:
+        """Deliver what came of a request, and ask for the rest of it."""
+        self.faults["fewer choices"] += 1
+        rest = request.part(len(completions), request.size - len(completions))
+        rest.tries = 0  # the server is well
+        receiver.released(rest, None)
+        async with asyncio.TaskGroup() as group:  # what came may be held until the rest is there
+            group.create_task(self.fetch(rest, receiver))
+            # In no task: one may never begin.
+            await receiver.delivered(request, completions, endpoint.number, request.seconds)
 
     async def _unless_drained(self, waiting: Coroutine[Any, Any, T]) -> T | None:
         """What is waited for; ``None`` as soon as nothing more is to be sent."""
@@ -390,17 +390,14 @@ class Fetcher:
                 return None
             out, sent = True, clock()
             request.endpoint, request.written = endpoint, Written()
-            completions = await self._sampled(endpoint.sampler, request, request.written)
+            prompt, seed, sampling, sampler = request.prompt, request.seed, request.sampling, endpoint.sampler
+            if request.streamed and request.size == 1:
+                completions = [await sampler.sample_streamed(prompt, seed, sampling, request.written)]
+            else:
+                completions = await sampler.sample(prompt, request.size, seed, sampling)
             request.settling = True
-            if untold := sum(map(TokenEstimator.needs_estimate, completions)):
-                self.faults["tokens estimated"] += untold
-            if over := sum([completion.claimed_more for completion in completions]):
-                self.faults["usage over the limit"] += over
-            request.estimated, request.claimed_more = untold, over
-            if surplus := sum([completion.surplus for completion in completions]):
-                self.faults["choices that nobody asked for"] += surplus
-            request.surplus = surplus
-            completions = self._lengths.counted(completions, request.prompt, request.sampling.token_limit)
+            self._note_oddities(request, completions)
+            completions = self._lengths.counted(completions, prompt, sampling.token_limit)
             tokens = sum([(c.tokens or 0) + (c.prompt_tokens or 0) for c in completions])
             return completions
         except (RefusedError, BusyError, ReplyError) as error:
@@ -419,11 +416,18 @@ class Fetcher:
         """Have an attempt paid for."""
         return await receiver.opened(request)
 
-    async def _sampled(self, sampler: Sampler, request: TraceRequest, written: Written) -> list[Completion]:
-        prompt, size, seed, sampling = request.prompt, request.size, request.seed, request.sampling
-        if request.streamed and size == 1:
-            return [await sampler.sample_streamed(prompt, seed, sampling, written)]
-        return await sampler.sample(prompt, size, seed, sampling)
+    def _note_oddities(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
+        """Take note of what a reply leaves out, claims or brings unasked."""
+        untold = over = surplus = 0
+        for completion in completions:
+            untold += TokenEstimator.needs_estimate(completion)
+            over += completion.claimed_more
+            surplus += completion.surplus
+        request.estimated, request.claimed_more, request.surplus = untold, over, surplus
+        names = ("tokens estimated", "usage over the limit", "choices that nobody asked for")
+        for name, number in zip(names, (untold, over, surplus), strict=True):
+            if number:
+                self.faults[name] += number
 
     def cancelled(self, endpoint: Endpoint) -> set[asyncio.Task[None]]:
         """An attempt is about to be cancelled: where that is not known, the server's counters tell whether it stops.
@@ -439,31 +443,32 @@ class Fetcher:
     async def _fetch_parts(self, request: TraceRequest, size: int, receiver: Receiver) -> None:
         async with asyncio.TaskGroup() as group:
             for part in request.split(size):
-                group.create_task(self._attempts(part, receiver))
+                group.create_task(self.fetch(part, receiver))
 
-    def _note_substitute(
-        self, endpoint: Endpoint, request: TraceRequest, traces: int, reason: SamplerError | None
+    def _learn(
+        self, endpoint: Endpoint, pool: EndpointPool, request: TraceRequest, received: int, reason: SamplerError | None
     ) -> None:
-        """Count traces that another model gave than the one whose turn it was, and say so when it begins."""
+        """Traces came. A smaller request that succeeds proves the limit that a larger one was refused for.
+
+        Those that another model gave than the one whose turn it was are counted, and it is said when that begins.
+        """
+        now, seconds = asyncio.get_running_loop().time(), request.seconds
+        LOGGER.info("%s: %d of %d traces after %.2f s", request.question, received, request.size, seconds)
+        endpoint.succeeded(request.size, received, seconds)
+        pool.delivered(seconds)
+        if request.refused_n:
+            endpoint.prove_n(max(request.size, received), request.prompt.sender, now)
+        self._failing = self._outage_since = self.outage = None
+        self._served_at = now
         if endpoint.sampler.takes(request.turn):
             self._failing_models.discard(endpoint.sampler.name)
             return
-        name = self.pool_for(request.prompt).takers(request.turn)[0].sampler.name
-        self.faults[f"handed on by {name}"] += traces
+        name = pool.takers(request.turn)[0].sampler.name
+        self.faults[f"handed on by {name}"] += received
         if name not in self._failing_models:
             self._failing_models.add(name)
             why = "" if reason is None else f" ({reason})"
             LOGGER.warning("%s fails%s: the other models take its turns while it does.", name, why)
-
-    def _learn(self, endpoint: Endpoint, request: TraceRequest, received: int, seconds: float) -> None:
-        """A smaller request that succeeds proves the limit that a larger one was refused for."""
-        endpoint.succeeded(request.size, received, seconds)
-        self.pool_for(request.prompt).delivered(seconds)
-        self._failing = None
-        if request.refused_n:
-            endpoint.prove_n(max(request.size, received), request.prompt.sender, asyncio.get_running_loop().time())
-        self._outage_since = self.outage = None
-        self._served_at = asyncio.get_running_loop().time()
 
     async def _on_refused(
         self, request: TraceRequest, error: RefusedError, endpoint: Endpoint, receiver: Receiver

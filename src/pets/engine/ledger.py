@@ -85,8 +85,7 @@ class Ledger:
 class _Transaction:
     """What the next transaction writes, and what those wait for whose writes these are."""
 
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    error: BaseException | None = None
+    over: asyncio.Future[None]
     problems: list[Problem] = field(default_factory=list)
     launched: list[Launch] = field(default_factory=list)
     holds: list[int] = field(default_factory=list)
@@ -99,12 +98,6 @@ class _Transaction:
     jobs: list[BatchJob] = field(default_factory=list)
     dropped_jobs: list[BatchJob] = field(default_factory=list)
 
-    async def durable(self) -> None:
-        """Wait until it is on disk; raises what went wrong."""
-        await self.over.wait()
-        if self.error is not None:
-            raise self.error
-
     def write(self, run: Run) -> None:
         if self.wave is not None:
             run.save("wave", self.wave)
@@ -112,13 +105,8 @@ class _Transaction:
             run.add(self.problems)
         if self.chosen:
             run.set_answer_types(self.chosen)
-        run.write(
-            self.launched,
-            self.traces,
-            held=self.holds,
-            charged=self.charged,
-            dropped=sorted(self.dropped),
-        )
+        dropped = sorted(self.dropped)
+        run.write(self.launched, self.traces, held=self.holds, charged=self.charged, dropped=dropped)
         if self.answered:
             run.mark_answered(self.answered)
         if self.jobs or self.dropped_jobs:
@@ -160,7 +148,7 @@ class RunLedger(Ledger):
         self._run.check(problem)
         transaction = self._transaction()
         transaction.problems.append(problem)
-        await transaction.durable()
+        await asyncio.shield(transaction.over)
 
     async def opened(self, request: TraceRequest) -> None:
         """As :meth:`Ledger.opened`; the allocator has reserved what is written here."""
@@ -175,7 +163,7 @@ class RunLedger(Ledger):
                 transaction.holds.append(hold)
             self._opened[launch] = hold
         try:
-            await transaction.durable()
+            await asyncio.shield(transaction.over)
         except asyncio.CancelledError:
             self.released(request)
             raise
@@ -186,7 +174,7 @@ class RunLedger(Ledger):
             transaction = self._transaction()
             transaction.launched += request.launches
             transaction.holds += request.holds
-        await self._write_traces(traces).durable()
+        await asyncio.shield(self._write_traces(traces).over)
 
     def lost(self, request: TraceRequest, usage: Usage) -> None:
         """As :meth:`Ledger.lost`."""
@@ -208,7 +196,7 @@ class RunLedger(Ledger):
         if traces:
             self._write_traces([replace(trace, error=LOST) for trace in traces])
         else:
-            self._forget(request.launches)
+            self._forget(request.question, request.first, request.size)
 
     def cancelled(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """As :meth:`Ledger.cancelled`."""
@@ -216,7 +204,7 @@ class RunLedger(Ledger):
 
     async def given_up(self, traces: Sequence[StoredTrace]) -> None:
         """As :meth:`Ledger.given_up`."""
-        await self._write_traces(traces).durable()
+        await asyncio.shield(self._write_traces(traces).over)
 
     def choose(self, question: str, answer_type: str) -> None:
         """As :meth:`Ledger.choose`."""
@@ -233,18 +221,21 @@ class RunLedger(Ledger):
     def _write_traces(self, traces: Sequence[StoredTrace]) -> _Transaction:
         transaction = self._transaction()
         transaction.traces += traces
-        self._forget([trace.launch for trace in traces])
+        for trace in traces:
+            self._forget(trace.question, trace.number)
         return transaction
 
-    def _forget(self, launches: Sequence[Launch]) -> None:
-        for launch in launches:
+    def _forget(self, question: str, first: int, size: int = 1) -> None:
+        """Launches of a question are over, or left to another process."""
+        for number in range(first, first + size):
+            launch = Launch(question, number)
             self._opened.pop(launch, None)
-        self._charged.difference_update(launches)
+            self._charged.discard(launch)
 
     def _transaction(self) -> _Transaction:
         """The next one to be written."""
         if self._next is None:
-            self._next = _Transaction()
+            self._next = _Transaction(asyncio.get_running_loop().create_future())
             if self._writer is None:
                 self._writer = asyncio.create_task(self._write_all())
         return self._next
@@ -254,11 +245,14 @@ class RunLedger(Ledger):
         loop = asyncio.get_running_loop()
         while (transaction := self._next) is not None:
             self._next = None
-            if self._thread is None:
-                transaction.error = StateError("the run has ended: nothing more is written.")
-            else:
+            error: BaseException | None = StateError("the run has ended: nothing more is written.")
+            if self._thread is not None:
                 done = loop.run_in_executor(self._thread, transaction.write, self._run)
                 await asyncio.wait([done])
-                transaction.error = done.exception()
-            transaction.over.set()
+                error = done.exception()
+            if error is None:
+                transaction.over.set_result(None)
+            else:
+                transaction.over.set_exception(error)
+                transaction.over.exception()  # looked at, whether or not anybody waits for it
         self._writer = None

@@ -7,8 +7,8 @@ from math import sqrt
 from scipy.stats import binomtest
 
 from pets.answers.base import AnswerType
+from pets.engine.progress import NORMAL_95
 from pets.engine.question import Answer, answer_type_of
-from pets.engine.summary import NORMAL_95
 from pets.questions import Problem
 
 
@@ -87,7 +87,8 @@ def compare_runs(
             only_second += 1
             continue
         shared += 1
-        if not _same(problems[other.id], answer.canonical, other.canonical, answer_type):
+        one, two = answer.canonical, other.canonical
+        if one != two and not (one and two and answer_type_of(problems[other.id], answer_type).same(one, two)):
             differences.append(Difference(other.id, answer.answer, other.answer, answer.gold))
         if answer.right is not None and other.right is not None:
             right.append((answer.right, other.right))
@@ -97,9 +98,3 @@ def compare_runs(
         both = sum(a and b for a, b in right)
         accuracy = PairedAccuracy(len(right), mine, yours, mine - both, yours - both)
     return RunComparison(shared, len(by_id) - shared, only_second, tuple(differences), accuracy)
-
-
-def _same(problem: Problem, first: str | None, second: str | None, answer_type: str | AnswerType | None) -> bool:
-    if first is None or second is None or first == second:
-        return first == second
-    return answer_type_of(problem, answer_type).same(first, second)

@@ -6,9 +6,11 @@ question's classes grow as traces come back, and merges of classes that both had
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from pets.answers.auto import Auto, choose_type
@@ -16,6 +18,7 @@ from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Classes, Reading
 from pets.answers.choice import Choice
 from pets.answers.json import reading_of
 from pets.answers.text import Text
+from pets.confidence import Kind
 from pets.core.budget import Currency
 from pets.core.certificate import Decision
 from pets.core.tally import (
@@ -30,10 +33,10 @@ from pets.core.tally import (
 )
 from pets.prompts import is_cut
 from pets.questions import Problem
-from pets.registry import make_answer_type
+from pets.registry import make_answer_type, spec_of
 from pets.samplers import Completion, Message, Prompt
 from pets.store import StoredTrace
-from pets.types import Question, Verdict
+from pets.types import Launch, Question, Verdict
 
 Certify = Callable[[Decision], float]
 Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
@@ -42,6 +45,8 @@ Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
 TraceReader = Callable[[Completion, AnswerType], Reading | None]
 """The answer of a trace; ``None`` where it was cut."""
 
+Keep = Literal["nothing", "totals", "traces"]
+"""What is kept of an open question: nothing, what its answer needs, or every trace."""
 Outcome = Literal["read", "cut", "refused", "unreadable", "failed"]
 REFUSALS = frozenset({"content_filter", "refusal"})  # finish reasons
 UNREAD = "unread"
@@ -49,6 +54,7 @@ UNREAD = "unread"
 EXCERPT_CHARS = 300
 CANCELLED_FOR_TWICE_THE_DOUBT = 15  # traces
 
+MAX_IDLE_QUESTIONS = 4096  # of a batch, that stay open with nothing in flight; a batch may have millions
 MISSING = ""  # a launch of the warm-up that is not back, or failed; no form is empty
 
 cached_answer_type = lru_cache(maxsize=1024)(make_answer_type)
@@ -59,24 +65,20 @@ def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -
 
     ``auto`` overrides no type that a question names itself.
     """
-    named = _named_type(problem, override)
-    return named.settled(_words_of(problem), problem.options) if isinstance(named, Auto) else named
-
-
-def _named_type(problem: Problem, override: str | AnswerType | None) -> AnswerType:
-    """The type that is named for a question, be it ``auto``; what ``auto`` has chosen for it is its own."""
     named = _made(problem.answer_type if override is None else override)
-    if override is None or not isinstance(named, Auto):
+    if not isinstance(named, Auto):
         return named
-    own = _made(problem.answer_type)
-    return named if own == Auto() else own
+    if override is not None and (own := _made(problem.answer_type)) != Auto():
+        named = own  # what auto has chosen for a question is its own type, too
+    return named.settled(words_of(problem), problem.options) if isinstance(named, Auto) else named
 
 
 def _made(answer: str | AnswerType) -> AnswerType:
     return cached_answer_type(answer) if isinstance(answer, str) else answer
 
 
-def _words_of(problem: Problem) -> str:
+def words_of(problem: Problem) -> str:
+    """The question itself: the last that is said in its prompt."""
     content = problem.prompt.content
     return content if isinstance(content, str) else content[-1].content
 
@@ -91,7 +93,7 @@ def chosen_for(problem: Problem, texts: Iterable[str], override: str | AnswerTyp
     """
     if not answer_type_of(problem, override).chosen_from_traces:
         return problem
-    name = choose_type(_words_of(problem), texts)
+    name = choose_type(words_of(problem), texts)
     return problem if name is None else replace(problem, answer_type=f"auto:type={name}")
 
 
@@ -275,36 +277,26 @@ class QuestionTotals:
             forms = [*self.warmup, *[MISSING] * (trace.number + 1 - len(self.warmup))]
             forms[trace.number] = MISSING if trace.error is not None else trace.answer
             self.warmup = _shared(tuple(forms))
-        if trace.answer is not None:
-            self._keep_best(trace, trace.answer, confidence_kind)
-
-    def _keep_best(self, trace: StoredTrace, form: str, confidence_kind: str | None) -> None:
+        if (form := trace.answer) is None:
+            return
         sure = 0.0 if trace.confidences is None else float(getattr(trace.confidences, confidence_kind or "tail"))
         self.excerpt = ""
         spelling = form if trace.spelling is None else trace.spelling
         count, first = self.spellings.get((form, spelling), (0, -trace.number))
         self.spellings[form, spelling] = count + 1, max(first, -trace.number)
         mine = BestTrace(form, trace.number, trace.number, sure, trace.text)
-        old = next((best for best in self.best if best.form == form), None)
-        if old is None:
-            self.best = (*self.best, mine)
-            return
-        surer = mine if (sure, -trace.number) > (old.confidence, -old.number) else old
-        new = surer._replace(first=min(old.first, trace.number))
-        if new != old:
-            self.best = tuple(new if best is old else best for best in self.best)
+        for place, old in enumerate(self.best):
+            if old.form == form:
+                surer = mine if (sure, -trace.number) > (old.confidence, -old.number) else old
+                new = surer._replace(first=min(old.first, trace.number))
+                if new != old:
+                    self.best = (*self.best[:place], new, *self.best[place + 1 :])
+                return
+        self.best = (*self.best, mine)
 
 
-class Uncounted(QuestionTotals):
-    """Totals of a question whose traces are counted when they are read from their store."""
-
-    __slots__ = ()
-
-    def add(self, trace: StoredTrace, confidence_kind: str | None, price: Currency | None = None) -> None:
-        """Nothing."""
-
-
-UNCOUNTED = Uncounted()
+UNCOUNTED = QuestionTotals()
+"""Totals of questions whose traces are counted when they are read from their store."""
 
 
 class OpenQuestion:
@@ -392,16 +384,13 @@ class OpenQuestion:
             try:
                 pair = next(steps)
                 while True:
-                    pair = steps.send(await self._same(*pair, compare))
+                    same = self.answer_type.same_at_once(*pair)
+                    if same is None and self.compared_seconds < self.answer_type.question_seconds:
+                        same, seconds = await compare(self, *pair)
+                        self.compared_seconds += seconds
+                    pair = steps.send(bool(same))
             except StopIteration as end:
                 self._note_merges(form, end.value)
-
-    async def _same(self, first: str, second: str, compare: Compare) -> bool:
-        same = self.answer_type.same_at_once(first, second)
-        if same is None and self.compared_seconds < self.answer_type.question_seconds:
-            same, seconds = await compare(self, first, second)
-            self.compared_seconds += seconds
-        return bool(same)
 
     def class_names(self) -> list[str]:
         """The names of its classes, in the order in which they were first seen."""
@@ -450,7 +439,8 @@ class OpenQuestion:
 
     def add(self, trace: StoredTrace) -> None:
         """Count a trace that came back, failed or was cancelled."""
-        self.totals.add(trace, self.confidence_kind, self.price)
+        if self.totals is not UNCOUNTED:
+            self.totals.add(trace, self.confidence_kind, self.price)
         if self.traces is not None and trace.part is None:
             self.traces[trace.number] = trace
 
@@ -463,13 +453,16 @@ class OpenQuestion:
         tally = Tally.of([None if form is None else self.label(form) for form in forms])
         return pattern(tally.counts, tally.nulls)
 
-    def best(self, answer: str | None) -> BestTrace | None:
-        """The trace that speaks best for an answer, over all forms of its class."""
-        return self._best(answer, self.representatives())
-
-    def _best(self, answer: str | None, names: Mapping[str, str]) -> BestTrace | None:
-        alike = [best for best in self.totals.best if names.get(best.form, best.form) == answer]
-        return max(alike, key=lambda best: (best.confidence, -best.number), default=None)
+    def best(self, answer: str | None, names: Mapping[str, str] | None = None) -> BestTrace | None:
+        """The trace that speaks best for an answer, over all forms of its class; ``names`` are the representatives."""
+        surest: BestTrace | None = None
+        names = self.representatives() if names is None else names
+        for best in self.totals.best:
+            if names.get(best.form, best.form) == answer and (
+                surest is None or (best.confidence, -best.number) > (surest.confidence, -surest.number)
+            ):
+                surest = best
+        return surest
 
     def answer(
         self,
@@ -484,7 +477,7 @@ class OpenQuestion:
         names, totals = self.representatives(), self.totals
         verdict, shown = _renamed(verdict, names), self._shown(names)
         answer, mean_tokens = verdict.answer, totals.tokens / verdict.traces if verdict.traces else 0.0
-        best, warmup = self._best(answer, names), self.warmup
+        best, warmup = self.best(answer, names), self.warmup
         return Answer(
             id=self.id,
             answer=None if answer is None else shown.get(answer, answer),
@@ -552,7 +545,7 @@ class OpenQuestion:
 
     def representatives(self) -> dict[str, str]:
         """Each form with the first launched one of its class."""
-        forms = [best.form for best in sorted(self.totals.best, key=lambda best: best.first)]
+        forms = [best.form for best in sorted(self.totals.best, key=attrgetter("first"))]
         if self._classes is None:
             return {form: self.label(form) for form in forms}
         names = {form: self.label(form) for form in [*forms, *forms]}  # twice: the last may join earlier ones
@@ -616,3 +609,140 @@ def group_by_question(traces: Iterable[StoredTrace]) -> Iterator[tuple[str, list
         group.append(trace)
     if group:
         yield group[0].question, group
+
+
+class InFlight:
+    """The one counter of traces in flight, in all and by question; of submissions also those that wait for a place.
+
+    >>> in_flight = InFlight()
+    >>> in_flight.launched("q", 3); in_flight.back("q")
+    2
+    >>> in_flight.total, in_flight.of("q"), in_flight.of("other")
+    (2, 2, 0)
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._by_question: Counter[str] = Counter()
+
+    def of(self, question: str) -> int:
+        """How many of a question's traces are in flight."""
+        return self._by_question[question]
+
+    def launched(self, question: str, traces: int) -> None:
+        """Traces of a question were launched."""
+        self.total += traces
+        self._by_question[question] += traces
+
+    def back(self, question: str, traces: int = 1) -> int:
+        """Traces of a question came back, or will not come any more; how many others of it are in flight."""
+        self.total -= traces
+        left = self._by_question[question] = self._by_question[question] - traces
+        if not left:
+            del self._by_question[question]
+        return left
+
+
+class OpenQuestions:
+    """The questions that are asked, each with what has come back for it.
+
+    ``answer`` replaces how questions say that they are read; ``options`` is the size of a closed answer set, by answer
+    type, for questions that do not say. ``confidence`` is the kind by which a trace is sure, ``price`` what
+    traces cost in money. ``keep`` says what is kept of each. ``problems`` are those of a batch: each is opened when it
+    is first launched, and closed while nothing of it is in flight where there are very many.
+    """
+
+    def __init__(
+        self,
+        answer: str | AnswerType | None = None,
+        options: Mapping[str, int | None] | None = None,
+        confidence: Kind | None = None,
+        price: Currency | None = None,
+        *,
+        keep: Keep = "nothing",
+        problems: Sequence[Problem] = (),
+    ) -> None:
+        self.by_id: dict[str, OpenQuestion] = {}
+        self.idle: set[str] = set()
+        """Open questions of a stream or a gateway with nothing in flight."""
+        self.totals: dict[str, QuestionTotals] = {}
+        """What answers need of each question, where it is kept."""
+        self.problems = list(problems)
+        """Those of a batch, each with the answer type that was chosen for it, once it is."""
+        self._positions = {problem.id: position for position, problem in enumerate(problems)}
+        self._answer, self._options = answer, dict(options or {})
+        self._confidence, self._price, self._keep = confidence, price, keep
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of a batch's questions, in their order."""
+        return list(self._positions)
+
+    def make(self, problem: Problem, position: int, totals: QuestionTotals | None = None) -> OpenQuestion:
+        """A question as this run reads it; it is open once it is given to :meth:`open`."""
+        spec = self._answer if isinstance(self._answer, str) else problem.answer_type
+        return OpenQuestion(
+            problem,
+            self._answer,
+            position=position,
+            options=self._options.get(spec),
+            confidence_kind=self._confidence,
+            price=self._price,
+            totals=totals,
+            keep_traces=self._keep == "traces",
+        )
+
+    def open(self, question: OpenQuestion) -> None:
+        """Have a question served; nothing of it is in flight yet."""
+        self.by_id[question.id] = question
+        self.idle.add(question.id)
+
+    def get(self, id: str) -> OpenQuestion:
+        """An open question; one of a batch is opened when it is first asked for."""
+        question = self.by_id.get(id)
+        if question is None:
+            position = self._positions[id]
+            totals = self.totals.setdefault(id, QuestionTotals()) if self._keep == "totals" else UNCOUNTED
+            question = self.by_id[id] = self.make(self.problems[position], position, totals)
+        return question
+
+    def group(self, launches: Iterable[tuple[Launch, int]]) -> Iterator[tuple[OpenQuestion, range, list[int]]]:
+        """Launches with what is held for each, by question; those of a question are numbered in a row."""
+        first: dict[str, int] = {}
+        holds: dict[str, list[int]] = {}
+        for launch, hold in launches:
+            first.setdefault(launch.question, launch.number)
+            holds.setdefault(launch.question, []).append(hold)
+        for id, start in first.items():
+            yield self.get(id), range(start, start + len(holds[id])), holds[id]
+
+    def rest(self, question: OpenQuestion) -> None:
+        """Nothing of a question is in flight any more."""
+        if not self.problems:
+            self.idle.add(question.id)
+        elif len(self.by_id) > MAX_IDLE_QUESTIONS and not question.answer_type.merges:
+            del self.by_id[question.id]  # opened again when it is next launched
+
+    def close(self, question: OpenQuestion) -> None:
+        """A question is asked no more."""
+        self.idle.discard(question.id)
+        del self.by_id[question.id]
+
+    def choose(self, question: OpenQuestion, problem: Problem) -> None:
+        """Read a question as ``problem`` has it from now on; none of its traces has a vote yet."""
+        question.take(problem)
+        if self.problems:
+            self.problems[question.position] = problem
+
+    def labels_of(self, id: str, forms: list[str]) -> dict[str, str]:
+        """Name the classes of a batch's answers of an earlier run; those of the traces to come will join them."""
+        position = self._positions[id]
+        question = self.make(self.problems[position], position, UNCOUNTED)
+        if question.answer_type.merges:
+            self.by_id[id] = question
+        return question.restore(forms)
+
+    def type_name(self, problem: Problem) -> str:
+        """How a question's answers are read, as users name it."""
+        answer_type = answer_type_of(problem, self._answer)
+        return spec_of(answer_type) or type(answer_type).__name__

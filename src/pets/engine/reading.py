@@ -5,7 +5,7 @@ is ``unread``, casts no vote, keeps its text, and is read again when the run is 
 clock's, so that a busy machine loses no votes.
 
 A judge is a model that is asked whether a new answer is one that its question has already, on the account of the trace
-that gave it. What was held for the trace covers the request (:func:`judge_tokens`), its tokens are the trace's, and the
+that gave it. What was held for the trace covers the request, its tokens are the trace's, and the
 trace is written down under the class that it joined: a run that goes on pays for no judgement twice.
 """
 
@@ -22,14 +22,14 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
 from queue import SimpleQueue
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from pets.answers.base import AnswerType, Reading
-from pets.answers.judge import MAX_PROMPT_TOKENS, Judge
+from pets.answers.judge import Judge
 from pets.engine.arrivals import Wiring
 from pets.engine.fetch import Fetcher, fault_name, may_have_sampled
-from pets.engine.question import UNREAD, OpenQuestion, cached_answer_type, chosen_for
+from pets.engine.question import UNREAD, OpenQuestion, cached_answer_type, chosen_for, words_of
 from pets.errors import SamplerError
 from pets.prompts import TokenAlternatives, is_cut
 from pets.questions import Problem
@@ -101,7 +101,7 @@ class ReadingThreads:
         readings: list[Reading | None] = []
         for index, completion in enumerate(completions):
             try:
-                readings.append(await self._read_one(question, completion))
+                readings.append(None if is_cut(completion.finish) else await self._read_one(question, completion))
             except _GivenUpError:
                 completions[index] = replace(completion, finish=UNREAD)
                 readings.append(None)
@@ -109,8 +109,6 @@ class ReadingThreads:
 
     async def _read_one(self, question: OpenQuestion, completion: Completion) -> Reading | None:
         """The answer of a trace; raises where it takes too long."""
-        if is_cut(completion.finish):
-            return None
         async with self._turn("reading", question):
             worker = self._worker("reading")
             job = worker.submit(lambda: question.read([completion])[0], question.answer_type.reading_seconds)
@@ -165,13 +163,7 @@ class TraceReading:
     soft.
     """
 
-    def __init__(
-        self,
-        wiring: Wiring,
-        *,
-        judging: "Judging | None" = None,
-        soft_temperature: float | None = None,
-    ) -> None:
+    def __init__(self, wiring: Wiring, judging: "Judging | None" = None, soft_temperature: float | None = None) -> None:
         self._wiring, self._judging = wiring, judging
         self._soft_temperature = soft_temperature
         self.threads = ReadingThreads()
@@ -179,7 +171,10 @@ class TraceReading:
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
         """The answer of each trace; the traces are put at what they cost with their judgements."""
         if question.answer_type.chosen_from_traces:
-            await self._choose(question, completions)
+            problem = await self.threads.choose(question, completions)
+            if problem is not question.problem and question.answer_type.chosen_from_traces:  # no other came in between
+                self._wiring.questions.choose(question, problem)
+                self._wiring.ledger.choose(question.id, problem.answer_type)
         readings = await self.threads.read(question, completions)
         if question.answer_type.asks_model and self._judging is not None:
             names = await self._judging.join(question, completions, list(map(form_of, readings)))
@@ -200,13 +195,6 @@ class TraceReading:
             else replace(trace, soft=soft_vote(completion.alternatives, trace.answer, answer_type, temperature))
             for trace, completion in zip(traces, completions, strict=True)
         ]
-
-    async def _choose(self, question: OpenQuestion, completions: Sequence[Completion]) -> None:
-        """Have the traces that came first choose how all of their question are read, where they state an answer."""
-        problem = await self.threads.choose(question, completions)
-        if problem is not question.problem and question.answer_type.chosen_from_traces:  # no other came in between
-            self._wiring.questions.choose(question, problem)
-            self._wiring.ledger.choose(question.id, problem.answer_type)
 
 
 def soft_vote(
@@ -262,29 +250,13 @@ def read_again(answer_type: AnswerType, trace: StoredTrace) -> StoredTrace:
     try:
         while not job.too_long:
             with suppress(TimeoutError):
-                return replace(trace, finish="stop", **stored_answer(job.outcome.result(LOOK_S)))
+                answer, spelling = job.outcome.result(LOOK_S) or (None, None)
+                spelling = None if spelling == answer else spelling  # it is the canonical form
+                return replace(trace, finish="stop", answer=answer, spelling=spelling)
         return trace
     finally:
         worker.leave(job)
         worker.close()
-
-
-class StoredAnswer(TypedDict):
-    """What a stored trace keeps of a reading."""
-
-    answer: str | None
-    spelling: str | None
-
-
-def stored_answer(reading: Reading | None) -> StoredAnswer:
-    """The answer and the spelling of a stored trace; no spelling where it is the canonical form.
-
-    >>> stored_answer(Reading("5.5 USD", "$5.50")), stored_answer(Reading("7", "7"))["spelling"]
-    ({'answer': '5.5 USD', 'spelling': '$5.50'}, None)
-    """
-    if reading is None:
-        return {"answer": None, "spelling": None}
-    return {"answer": reading.form, "spelling": None if reading.spelling == reading.form else reading.spelling}
 
 
 class _GivenUpError(Exception):
@@ -395,14 +367,11 @@ class _Worker:
 
 def judge_of(problems: Iterable[Problem], override: str | AnswerType | None) -> Judge | None:
     """The judge that the run names, or one of its questions."""
-    kinds = {problem.answer_type for problem in problems} if override is None else {override}
-    types = (cached_answer_type(kind) if isinstance(kind, str) else kind for kind in kinds)
-    return next((answer_type for answer_type in types if isinstance(answer_type, Judge)), None)
-
-
-def judge_tokens(judge: Judge | None) -> tuple[int, int]:
-    """The most tokens that judging one trace takes: of the prompt, and of the reply."""
-    return (0, 0) if judge is None else (MAX_PROMPT_TOKENS, judge.max_tokens)
+    for kind in {problem.answer_type for problem in problems} if override is None else (override,):
+        answer_type = cached_answer_type(kind) if isinstance(kind, str) else kind
+        if isinstance(answer_type, Judge):
+            return answer_type
+    return None
 
 
 class Judging:
@@ -434,24 +403,21 @@ class Judging:
     async def _judged(self, question: OpenQuestion, completions: list[Completion], index: int, form: str) -> str:
         judge, known = question.answer_type, question.class_names()
         assert isinstance(judge, Judge)
-        content = question.problem.prompt.content
-        text = content if isinstance(content, str) else content[-1].content
-        request = judge.request(text, form, known)
+        request = judge.request(words_of(question.problem), form, known)
         if request is None:
             return form
         prompt, numbered = request
-        completion = completions[index]
-        completions[index] = _with_reply(completion, _dearest(judge, prompt))
-        reply = await self._ask(judge, prompt)
+        completion, dearest = completions[index], Completion("", FAILED, judge.max_tokens, prompt.max_tokens)
+        completions[index] = _with_reply(completion, dearest)
+        reply = await self._ask(judge, prompt, dearest)
         completions[index] = _with_reply(completion, reply)
         number = judge.verdict(reply.text, len(numbered))
         if number is None and reply.finish != FAILED:
             self.faults["judge: no number"] += 1
         return numbered[number - 1] if number else form
 
-    async def _ask(self, judge: Judge, prompt: Prompt) -> Completion:
-        """The reply; an empty one where there is none, with all the tokens that may have been used."""
-        most = _dearest(judge, prompt)
+    async def _ask(self, judge: Judge, prompt: Prompt, most: Completion) -> Completion:
+        """The reply; where there is none an empty one, with the ``most`` tokens that may have been used."""
         try:
             async with asyncio.timeout(REPLY_TIMEOUT_S):
                 return await self._fetcher.ask(prompt, judge.sampling)
@@ -461,11 +427,6 @@ class Judging:
         except SamplerError as error:
             self.faults[f"judge: {fault_name(error)}"] += 1
             return most if may_have_sampled(error) else Completion("", FAILED, 0, 0)
-
-
-def _dearest(judge: Judge, prompt: Prompt) -> Completion:
-    """A reply that never came, with all the tokens that may have been used."""
-    return Completion("", FAILED, judge.max_tokens, prompt.max_tokens)
 
 
 def _with_reply(completion: Completion, reply: Completion) -> Completion:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from pets.answers.base import AnswerType
 from pets.answers.json import reading_of
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
@@ -147,25 +146,25 @@ async def record(
 
         driver = assemble(
             # Texts are read when the question is whole.
-            spec.with_options(answer=Recorded(), max_traces=traces, max_n=MAX_CHOICES),
+            spec.with_options(answer=Recorded(), max_traces=traces, max_n=MAX_CHOICES, keep_going=True),
             Allocator(_Every(traces), budget),
             Sources([samplers] if isinstance(samplers, Sampler) else samplers),
             arrivals,
             keys=trace_keys(recording.problems, spec.drawn, spec.reading.system, spec.serving.seed),
             pace=Pace(open_questions * min(MAX_CHOICES, traces)),
-            keep_traces=True,
+            keep="traces",
         )
         on_progress(writer.done, writer.total)
+
+        async def problems() -> AsyncIterator[Problem]:
+            for _, problem in waiting:
+                yield problem
+
         if waiting:
-            await driver.run(_arriving(waiting))
+            await driver.run(problems())
         if writer.failure is not None:
             raise writer.failure
         return writer.done - (len(numbered) - len(waiting))
-
-
-async def _arriving(waiting: Sequence[tuple[int, Problem]]) -> AsyncIterator[Problem]:
-    for _, problem in waiting:
-        yield problem
 
 
 @dataclass(slots=True)
@@ -208,15 +207,11 @@ def pooled(
 
     Tokens that were only ``estimated`` are left out.
     """
-    answer_type = _type_of(problem, [trace.text for trace in traces if not is_cut(trace.finish)])
+    texts = [trace.text for trace in traces if not is_cut(trace.finish)]
+    answer_type = answer_type_of(chosen_for(problem, texts))
     read = [replace(t, answer=form_of(reading_of(answer_type, t.text, t.finish))) for t in traces]
     question = pooled_question(problem, answer_type, read, texts=keep_texts)
     return replace(question, tokens=None) if estimated else question
-
-
-def _type_of(problem: Problem, texts: Sequence[str]) -> AnswerType:
-    """How a question's answers are read, ``auto`` by its first traces."""
-    return answer_type_of(chosen_for(problem, texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +240,8 @@ def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSum
             problem = known.get(record["id"])
             if problem is None or problem.gold is None:
                 continue
-            answer_type = _type_of(problem, record.get("texts") or [answer for answer in record["answers"] if answer])
+            texts = record.get("texts") or [answer for answer in record["answers"] if answer]
+            answer_type = answer_type_of(chosen_for(problem, texts))
             labels = answer_type.labels(record["answers"])
             gold = answer_type.gold_label(problem.gold, labels)
             if gold is not None:
@@ -274,7 +270,7 @@ def _agree(path: Path, recording: Recording, kept: set[str]) -> Recording:
     except FileNotFoundError:
         return recording
     except OSError as error:
-        raise _unusable(beside, error) from None
+        raise PoolError(f'"{beside}" cannot be used ({error.strerror}). Name another pool file, or mend it.') from None
     except (ValueError, AttributeError, RecursionError):
         raise PoolError(
             f'"{beside}" does not say how "{path.name}" was recorded. Delete it to go on unchecked.'
@@ -288,29 +284,17 @@ def _agree(path: Path, recording: Recording, kept: set[str]) -> Recording:
             f'"{path}" holds traces of {len(others)} of these questions with another prompt, first {others[0]!r}. '
             "Ask as before, or record into another file."
         )
-    _write(beside, {**(held or terms), "prompts": {**known, **{id: prompts[id] for id in prompts if id not in kept}}})
+    new = {id: digest for id, digest in prompts.items() if id not in kept}
+    with atomic_write(beside, PoolError, mode=0o600) as file:  # whole or not at all, whatever the disk has room for
+        file.write(json.dumps({**(held or terms), "prompts": {**known, **new}}, indent=1).encode() + b"\n")
     return recording
-
-
-def _write(beside: Path, terms: dict[str, object]) -> None:
-    """Whole or not at all: what a file's traces are is not lost to a full disk."""
-    with atomic_write(beside, PoolError, mode=0o600) as file:
-        file.write(json.dumps(terms, indent=1).encode() + b"\n")
-
-
-def _unusable(beside: Path, error: OSError) -> PoolError:
-    return PoolError(f'"{beside}" cannot be used ({error.strerror}). Name another pool file, or mend it.')
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _append(path: Path, line: bytes) -> None:
     """A line, whole and on disk, or nothing of it."""
     before = path.stat().st_size if path.exists() else 0
     try:
-        with open(path, "ab", opener=_private) as file:
+        with open(path, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())  # it was paid for
@@ -333,20 +317,18 @@ def _kept(path: Path, recording: Recording) -> set[str]:
         raise PoolError(f'"{path}" cannot be read ({error.strerror}). Name another file.') from None
     *lines, last = whole.split(b"\n")
     kept = {_id(line, f'"{path}" line {number}', recording) for number, line in enumerate(lines, 1) if line.strip()}
-    if last.startswith(START) and not _is_json(last):
+    broken_off = False
+    if last.startswith(START):
+        try:
+            json.loads(last)
+        except (ValueError, RecursionError):
+            broken_off = True
+    if broken_off:
         os.truncate(path, len(whole) - len(last))
     elif last:  # whole but for its line break; somebody else's file raises, and not a byte of it is dropped
         kept.add(_id(last, f'"{path}" line {len(lines) + 1}', recording))
         _append(path, b"\n")
     return kept
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _id(line: bytes, place: str, recording: Recording) -> str:

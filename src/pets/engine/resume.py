@@ -1,23 +1,26 @@
-"""A run in the store and the run in memory: what is written down when it begins, what is
-taken up again, and how the parts of a driver take in what an earlier process has paid for.
+"""From questions, or from a store, to a run that can begin: its spec, its sources, its record; and how the parts of a
+driver take in what an earlier process has paid for.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from pets._version import __version__
+from pets.answers.judge import MAX_PROMPT_TOKENS
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, CostEstimator, Currency, UnitCost, amount_words
 from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
 from pets.engine.arrivals import Wiring
-from pets.engine.batch import NO_JUDGE, JobLedger, PendingLaunches, batch_samplers, launches_in_jobs
-from pets.engine.budget import Amount, bounded, currency_of, total_of
+from pets.engine.batch import NO_JUDGE, JobLedger, PendingLaunches, batch_samplers, batched, launches_in_jobs
+from pets.engine.budget import Amount, Models, bounded, currency_of, model_name, model_shares, total_of
 from pets.engine.driver import Driver
 from pets.engine.ledger import RunLedger
 from pets.engine.pacing import Pace, pace_of
@@ -31,21 +34,232 @@ from pets.engine.question import (
     group_by_question,
     prompt_of,
 )
-from pets.engine.reading import judge_of, judge_tokens, read_again
-from pets.engine.sources import Sources, trace_sources
-from pets.engine.spec import SECTIONS, RunSpec, default_of
-from pets.errors import BudgetError, InputError, PetsError
-from pets.questions import Problem
+from pets.engine.reading import judge_of, read_again
+from pets.engine.sources import Endpoints, Keys, Samplers, Sources, source_name, sources_of, taken_up, trace_sources
+from pets.engine.spec import SECTIONS, RunOptions, RunSpec, check_option_names, default_of
+from pets.errors import BudgetError, InputError, PetsError, StateError
+from pets.questions import Problem, QuestionSet, find_questions
+from pets.questions.files import AUTO, problem_from
 from pets.registry import as_answer_type
-from pets.samplers import Sampler
-from pets.store import LostLaunch, Run, RunRecord, RunSummary, RunView, Store, StoredTrace
+from pets.samplers import Prompt, Sampler
+from pets.store import LostLaunch, Run, RunRecord, RunView, Store, StoredTrace
+from pets.store.cache import Eligibility, TraceCache, trace_keys
 from pets.store.records import LOST, question_row, reader_of
+from pets.store.store import open_database
+from pets.tabular.reading import Table, table_records
 from pets.types import Launch, Question, Trace
 
 ADDED_FIELDS = {"soft", "models", "horizon", "budget_window", "answer_sizes"}
 """Fields that runs of before had not: where nothing is said in them, a run is the same run."""
 
 Labels = Callable[[str, list[str]], dict[str, str]]
+Questions = str | Path | QuestionSet | Table | Iterable[str | Problem | Mapping[str, Any]]
+Origin = Literal["new", "unfinished", "finished"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRun:
+    """A run that can begin: new, taken up, or over already: then nothing is asked.
+
+    ``run`` is in the ``store`` already, under ``identity`` where the same call finds it again (``repeatable``). By the
+    ``keys`` of its questions the ``cache`` has traces that other runs paid for.
+    """
+
+    spec: RunSpec
+    problems: Sequence[Problem]
+    record: RunRecord
+    sources: Sources
+    pace: Pace
+    store: Store | None = None
+    run: Run | None = None
+    origin: Origin = "new"
+    identity: str | None = None
+    repeatable: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
+    cache: TraceCache | None = None
+
+
+def open_run(
+    questions: Questions,
+    *,
+    endpoint: Endpoints | None = None,
+    model: Models | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
+    sampler: Samplers | Mapping[str, Samplers] | None = None,
+    store: str | Path | None = None,
+    new: bool = False,
+    spec: RunSpec | None = None,
+    options: RunOptions,
+) -> OpenedRun:
+    """A new run over questions, or the one of the store that asks the same."""
+    question_set = question_set_of(questions)
+    check_option_names(options, RunOptions.__annotations__)
+    spec = spec or RunSpec(sampling=question_set.sampling)
+    spec = spec.with_options(models=spec.serving.models or model_shares(model)).with_options(**options)
+    spec = spec.check("solve")
+    if spec.serving.batch_api:
+        if store is None:
+            raise InputError("batch jobs outlive the process that hands them in: they need a store.")
+        spec = batched(spec, model_name(model) or "")
+    problems = tuple(map(spec.asked, question_set.problems))
+    spec = spec.with_options(headers=tuple(sorted(headers or spec.serving.headers)))
+    name = ", ".join(map(str, spec.serving.models)) or model_name(model)
+    sources = sources_of(sampler, endpoint, name, key, headers, spec)
+    sources = sources.judged_by(judge_of(problems, spec.reading.answer))
+    if new:
+        spec = spec.with_options(reuse="nothing")
+    keys = trace_keys(problems, spec.drawn, spec.reading.system, spec.serving.seed)
+    source = source_name(name, sampler, sources.samplers)
+    identity = None
+    if store is not None:  # what cannot be kept is refused before there is a file
+        digest = identity_of(spec, problems, source or "")
+        identity = None if source is None else digest
+    with ExitStack() as stack:
+        opened = None if store is None else stack.enter_context(Store.open(store))
+        earlier = None
+        if opened is not None and identity is not None and not new:
+            budget = spec.spending.budget
+            Amount.parse(budget)  # which may be none
+            earlier = next((run for run in opened.runs_like(identity) if run.settings.budget == budget), None)
+        if opened is not None and earlier is not None:
+            run = stack.enter_context(opened.open_run(earlier.id, code=spec.to_plain()["reading"]["answer"]))
+            now, every = spec, [option for section in SECTIONS.values() for option in fields(section)]
+            spec, problems = spec_of_run(run.settings, run.code), tuple(run.problems())  # its servers are asked as now
+            spec = spec.with_options(**{o.name: now.get(o.name) for o in every if o.metadata["operational"]})
+            pace = run_pace(spec, run.settings, len(problems), run)  # or refuses: nothing changes
+            keys = run.keys() if run.settings.seeds_by == "prompt" else {}
+            cache = None
+            if earlier.state != "finished":
+                record, sources = taken_up(run.settings, sources)
+                record = kept_going(record) if spec.keeping.keep_going else record
+                if record is not run.settings:
+                    run.change(record)
+                cache = _cache(store, spec, problems, keys, record, sources, run.id)
+            stack.pop_all()  # all is well: it stays open
+            origin: Origin = "finished" if earlier.state == "finished" else "unfinished"
+            about = spec, problems, run.settings, sources, pace, opened, run, origin
+            return OpenedRun(*about, repeatable=True, keys=keys, cache=cache)
+        spec = bounded_spec(spec, problems, sources.samplers)
+        record = run_record(spec, problems, sources, name=question_set.name, declared=source, stored=opened is not None)
+        pace = run_pace(spec, record, len(problems))
+        cache = None if store is None else _cache(store, spec, problems, keys, record, sources)
+        stack.pop_all()  # all is well: it stays open
+    again = identity is not None and not new
+    return OpenedRun(
+        spec, problems, record, sources, pace, opened, identity=identity, repeatable=again, keys=keys, cache=cache
+    )
+
+
+def _cache(
+    store: str | Path | None,
+    spec: RunSpec,
+    problems: Sequence[Problem],
+    keys: Mapping[str, str],
+    record: RunRecord,
+    sources: Sources,
+    run: int | None = None,
+) -> TraceCache | None:
+    """The traces of the store that the run can have for nothing; ``None`` where there are none.
+
+    Soft votes need what a model might have said at each token, which is not kept.
+    """
+    own = record.sources[sources.first : sources.first + len(sources.samplers)]
+    if store is None or spec.keeping.reuse == "nothing" or spec.reading.soft or not any(own):
+        return None
+    eligible = Eligibility(own, spec.sampling.token_limit, any_server=spec.keeping.reuse == "model")
+    cache = TraceCache(open_database(store, create=False), problems, keys, eligible, run)
+    if cache.held.traces or cache.held.without_texts:
+        return cache
+    cache.close()
+    return None
+
+
+def reopen_run(
+    store: str | Path,
+    run: int | str = "last",
+    *,
+    endpoint: Endpoints | None = None,
+    key: Keys = None,
+    headers: Mapping[str, str] | None = None,
+    sampler: Samplers | Mapping[str, Samplers] | None = None,
+    answer: str | None = None,
+    budget: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> OpenedRun:
+    """The run of that number, or the last; :meth:`pets.engine.run.Engine.resume` says what of it can be changed.
+
+    ``changes`` are options of its spec; ``None`` leaves one as it is.
+    """
+    changes = {name: value for name, value in (changes or {}).items() if value is not None}
+    with ExitStack() as stack:
+        opened = stack.enter_context(Store.open(store, create=False))
+        stored = stack.enter_context(opened.open_run(run, code=answer))
+        if stored.settings.verb == "stream":
+            raise StateError(f"run {stored.id} is a stream; `pets resume` goes on with it.")
+        record, problems = stored.settings, tuple(stored.problems())
+        spec = spec_to_read(stored, record)
+        record = kept_going(record) if "keep_going" in changes else record
+        if "max_traces" in changes:
+            most, cap = changes["max_traces"], spec.spending.max_traces
+            if cap is None or most < cap:
+                words = "any number of traces" if cap is None else f"up to {cap} traces"
+                raise InputError(f"this run gives a question {words}; --max-traces {most} can only raise that.")
+            spending = {**record.spec.get("spending", {}), "max_traces": most}
+            record = replace(record, spec={**record.spec, "spending": spending})
+        spec = spec.with_options(**changes)
+        sources = sources_of(sampler, endpoint or record.endpoints, record.model or None, key, headers, spec)
+        sources = sources.judged_by(judge_of(problems, spec.reading.answer))
+        if budget is not None:
+            record = rebudgeted(record, budget, len(problems), stored.summary().spent)
+        pace = run_pace(spec, record, len(problems), stored)  # or refuses: nothing changes
+        record, sources = taken_up(record, sources)
+        if record is not stored.settings:
+            stored.change(record)
+        if budget is not None:
+            stored.save("topped_up_at", stored.summary().traces)
+            stored.save("wave", None)  # they begin anew
+            pace = run_pace(spec, record, len(problems), stored)  # of what is left to spend from here on
+        keys = stored.keys() if record.seeds_by == "prompt" else {}
+        cache = _cache(store, spec, problems, keys, record, sources, stored.id)
+        stack.pop_all()  # all is well: it stays open
+    again = budget is None and "max_traces" not in changes
+    return OpenedRun(
+        spec, problems, record, sources, pace, opened, stored, "unfinished", repeatable=again, keys=keys, cache=cache
+    )
+
+
+def question_set_of(questions: Questions) -> QuestionSet:
+    """A set's name, a file, a set, a DataFrame, or questions one by one: texts, records as in a file, or problems.
+
+    >>> question_set_of(["What is 2 + 2?", {"question": "2 + 3?", "gold": 5}]).problems[1].gold
+    '5'
+    """
+    if isinstance(questions, QuestionSet):
+        return questions
+    if isinstance(questions, str | Path):
+        return find_questions(questions)
+    rows = questions if isinstance(questions, Iterable) else ()
+    if (records := table_records(questions)) is not None:  # what is missing in a row of a table is left out
+        rows = [{name: value for name, value in record.items() if value is not None} for record in records]
+    problems = tuple(problem_of(question, number) for number, question in enumerate(rows, 1))
+    if not problems:
+        raise InputError("there are no questions; give at least one.")
+    return QuestionSet("questions", problems)
+
+
+def problem_of(question: str | Problem | Mapping[str, Any], number: int) -> Problem:
+    """The question at this place among others, which is its id where it has none."""
+    if isinstance(question, Problem):
+        return question
+    if isinstance(question, str):
+        return Problem(f"q{number}", Prompt.question(question), AUTO)
+    if not isinstance(question, Mapping):
+        raise InputError(f"question {number} is {question!r}; expected a text, a Problem, or a record as in a file.")
+    try:
+        return problem_from(dict(question), number)
+    except InputError as error:
+        raise InputError(f"question {number}: {error}") from None
 
 
 def run_record(
@@ -63,7 +277,7 @@ def run_record(
     ``declared`` is what the user calls the model.
     """
     amount = Amount.parse(spec.spending.budget)
-    total = total_of(amount, len(problems))
+    total, questions = total_of(amount, len(problems)), len(problems)
     prompt = _longest_prompt(spec, problems)
     price = spec.price_at_most(sources.model)
     judge, limit = judge_of(problems, spec.reading.answer), spec.sampling.max_tokens
@@ -71,11 +285,20 @@ def run_record(
         raise InputError(NO_JUDGE)
     if amount.unit == "usd" and judge is not None and (judge.model or judge.endpoint or spec.serving.models):
         raise BudgetError("a budget in dollars counts one model's price: judge by the same model, or budget in tokens.")
-    more_prompt, reply = judge_tokens(judge)
+    more_prompt, reply = (0, 0) if judge is None else (MAX_PROMPT_TOKENS, judge.max_tokens)  # of judging one trace
     currency = currency_of(
         amount, price, prompt_tokens=prompt + more_prompt, max_tokens=None if limit is None else limit + reply
     )
-    _check_total(total, currency, len(problems))
+    if currency.counts_traces and total < questions:
+        raise BudgetError(
+            f"a budget of {amount_words(total, currency.unit)} leaves some of {questions} questions without one. Give "
+            f"at least {questions} (1x), or ask fewer questions."
+        )
+    if not currency.counts_traces and total < questions * max(1, currency.per_token):
+        raise BudgetError(
+            f"a budget of {amount_words(total, currency.unit)} is less than one token for each of {questions} "
+            "questions. Raise it, or ask fewer questions."
+        )
     return RunRecord(
         total,
         currency,
@@ -102,38 +325,19 @@ def _longest_prompt(spec: RunSpec, problems: Sequence[Problem]) -> int:
     return max(prompt_of(problem, spec.reading.system).max_tokens for problem in problems)
 
 
-def _check_total(total: int, currency: Currency, questions: int) -> None:
-    if currency.counts_traces and total < questions:
-        raise BudgetError(
-            f"a budget of {amount_words(total, currency.unit)} leaves some of {questions} questions without one. Give "
-            f"at least {questions} (1x), or ask fewer questions."
-        )
-    if not currency.counts_traces and total < questions * max(1, currency.per_token):
-        raise BudgetError(
-            f"a budget of {amount_words(total, currency.unit)} is less than one token for each of {questions} "
-            "questions. Raise it, or ask fewer questions."
-        )
-
-
 def identity_of(spec: RunSpec, problems: Iterable[Problem], model: str) -> str:
     """A digest of all that decides what a run asks and how it is answered, but for its budget and its servers."""
     sections = spec.to_plain()
     plain: dict[str, Any] = {"sampling": sections.pop("sampling")}
     for section, values in sections.items():
-        for field in fields(SECTIONS[section]):
-            later = field.name in ADDED_FIELDS and values[field.name] in (default_of(field), [])
-            if not (field.metadata["operational"] or field.name in ("budget", "keep_texts", "reuse") or later):
-                plain[field.name] = values[field.name]
+        for option in fields(SECTIONS[section]):
+            later = option.name in ADDED_FIELDS and values[option.name] in (default_of(option), [])
+            if not (option.metadata["operational"] or option.name in ("budget", "keep_texts", "reuse") or later):
+                plain[option.name] = values[option.name]
     digest = sha256(json.dumps([model, plain], sort_keys=True).encode())
     for problem in problems:
         digest.update(repr(question_row(0, 0, problem)).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
-
-
-def earlier_run(store: Store, identity: str, budget: str) -> RunSummary | None:
-    """The latest run that asks the same under the same budget."""
-    Amount.parse(budget)  # which may be none
-    return next((run for run in store.runs_like(identity) if run.settings.budget == budget), None)
 
 
 def spec_of_run(record: RunRecord, code: str | None = None) -> RunSpec:
@@ -166,20 +370,7 @@ def spec_to_read(run: RunView, record: RunRecord) -> RunSpec:
 
 def kept_going(record: RunRecord) -> RunRecord:
     """The record of a run that goes on whatever its first traces said."""
-    return _with_option(record, "keeping", "keep_going", True)
-
-
-def recapped(record: RunRecord, spec: RunSpec, max_traces: int) -> RunRecord:
-    """The record of a run whose questions may get more traces than before."""
-    cap = spec.spending.max_traces
-    if cap is None or max_traces < cap:
-        words = "any number of traces" if cap is None else f"up to {cap} traces"
-        raise InputError(f"this run gives a question {words}; --max-traces {max_traces} can only raise that.")
-    return _with_option(record, "spending", "max_traces", max_traces)
-
-
-def _with_option(record: RunRecord, section: str, name: str, value: object) -> RunRecord:
-    return replace(record, spec={**record.spec, section: {**record.spec.get(section, {}), name: value}})
+    return replace(record, spec={**record.spec, "keeping": {**record.spec.get("keeping", {}), "keep_going": True}})
 
 
 def rebudgeted(record: RunRecord, text: str, questions: int, spent: int) -> RunRecord:
@@ -220,25 +411,19 @@ def options_of(problem: Problem, spec: RunSpec) -> int | None:
 def run_pace(
     spec: RunSpec, record: RunRecord, questions: int, run: RunView | None = None, traces: int | None = None
 ) -> Pace:
-    """How a run is spread over time that brings about so many ``traces``; as its budget and past say if not given."""
-    return pace_of(
-        spec.make_policy(),
-        _traces_to_pace(spec, record, questions, run) if traces is None else traces,
-        questions,
-        spec.pacing.in_flight,
-        needs_feedback=spec.spending.target_consistency is not None or not record.currency.counts_traces,
-    )
+    """How a run is spread over time that brings about so many ``traces``.
 
-
-def _traces_to_pace(spec: RunSpec, record: RunRecord, questions: int, run: RunView | None) -> int:
-    """About how many traces the budget brings, since some was added last; without any seen, each at its dearest."""
-    summary = None if run is None else run.summary()
-    traces = record.total // record.currency.hold
-    if summary is not None and summary.traces and summary.spent:
-        traces = record.total * summary.traces // summary.spent
-    if spec.spending.max_traces is not None:
-        traces = min(traces, spec.spending.max_traces * questions)
-    return max(0, traces - (0 if run is None else run.load("topped_up_at") or 0))
+    If not given, as many as the budget brings since some was added last; without any seen, each at its dearest.
+    """
+    if traces is None:
+        traces = record.total // record.currency.hold
+        if run is not None and (summary := run.summary()).traces and summary.spent:
+            traces = record.total * summary.traces // summary.spent
+        if spec.spending.max_traces is not None:
+            traces = min(traces, spec.spending.max_traces * questions)
+        traces = max(0, traces - (0 if run is None else run.load("topped_up_at") or 0))
+    needs_feedback = spec.spending.target_consistency is not None or not record.currency.counts_traces
+    return pace_of(spec.make_policy(), traces, questions, spec.pacing.in_flight, needs_feedback=needs_feedback)
 
 
 def new_allocator(
@@ -405,8 +590,10 @@ class PastRun:
         if never_sent:
             run.write([], [], dropped=never_sent)
 
-    def adopt(self, wiring: Wiring, costs: CostEstimator | UnitCost, on_trace: Callable[[StoredTrace], None]) -> None:
-        """Take in all that was paid for; ``on_trace`` is called with each trace."""
+    def adopt(
+        self, wiring: Wiring, costs: CostEstimator | UnitCost, on_trace: Callable[[StoredTrace], None]
+    ) -> Sequence[PendingLaunches]:
+        """Take in all that was paid for, each trace with a call of ``on_trace``; the launches that are awaited."""
         run, currency = self._run, self._run.settings.currency
         self._read_again()
         for trace in run.traces(texts=False):
@@ -421,6 +608,7 @@ class PastRun:
             for trace in run.traces(texts=False):
                 if trace.part is None:
                     costs.learn(trace.question, currency.cost(trace))
+        return self.awaited
 
     def _read_again(self) -> None:
         """Read what took too long when it came back, where its text was kept."""

@@ -55,11 +55,11 @@ class Reuse:
 
     def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[tuple[TraceRequest, CachedTrace | None]]:
         """The request in parts, as :func:`parts_of` has them."""
-        return parts_of(request, [self._find(request, offset, pool) for offset in range(request.size)])
-
-    def _find(self, request: TraceRequest, offset: int, pool: EndpointPool) -> CachedTrace | None:
-        endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]
-        return self.cache.find(request.question, request.first + offset, endpoints)
+        traces: list[CachedTrace | None] = []
+        for offset in range(request.size):
+            endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]
+            traces.append(self.cache.find(request.question, request.first + offset, endpoints))
+        return parts_of(request, traces)
 
     async def deliver(self, request: TraceRequest, cached: CachedTrace, receiver: Receiver, pool: EndpointPool) -> None:
         """Hand over a trace as if it had come back."""

@@ -3,22 +3,35 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Self, Unpack
 
 from pets.arguments import checked
 from pets.core.allocator import Allocator
 from pets.engine.assemble import assemble, costs_of, fetcher_of
+from pets.engine.budget import Models
 from pets.engine.driver import Driver
 from pets.engine.ledger import Ledger
-from pets.engine.models import Endpoints, Keys, Models
-from pets.engine.opening import OpenedRun, Questions, open_run, reopen_run
 from pets.engine.pacing import hurry_of
 from pets.engine.progress import Snapshot, Solution, TraceTotals, expected_of, expected_so_far
 from pets.engine.question import Answer
-from pets.engine.resume import PastRun, answers, ledger_of, new_allocator, note_end, options_of, stored_totals
+from pets.engine.resume import (
+    OpenedRun,
+    PastRun,
+    Questions,
+    answers,
+    ledger_of,
+    new_allocator,
+    note_end,
+    open_run,
+    options_of,
+    reopen_run,
+    stored_totals,
+)
 from pets.engine.reuse import Reuse
-from pets.engine.sources import LiveRun, Samplers
+from pets.engine.sources import Endpoints, Keys, LiveRun, Samplers
 from pets.engine.spec import BATCH_HURRY, RunOptions, RunSpec
 from pets.errors import JobLeftError, StateError
 from pets.store import StoredTrace
@@ -58,7 +71,7 @@ class Engine(LiveRun):
         store: str | Path | None = None,
         new: bool = False,
         spec: RunSpec | None = None,
-        on_trace: Callable[[StoredTrace], None] = lambda trace: None,
+        on_trace: Callable[[StoredTrace], None] | None = None,
         **options: Unpack[RunOptions],
     ) -> None:
         opened = (
@@ -110,7 +123,7 @@ class Engine(LiveRun):
         budget: str | None = None,
         max_traces: int | None = None,
         keep_going: bool = False,
-        on_trace: Callable[[StoredTrace], None] = lambda trace: None,
+        on_trace: Callable[[StoredTrace], None] | None = None,
     ) -> Self:
         """The run of that number, or the last, taken up where it stopped.
 
@@ -128,12 +141,14 @@ class Engine(LiveRun):
             key=key,
             headers=headers,
             sampler=sampler,
-            concurrency=concurrency,
-            hurry=hurry,
             answer=answer,
             budget=budget,
-            max_traces=max_traces,
-            keep_going=keep_going,
+            changes={
+                "concurrency": concurrency,
+                "hurry": hurry,
+                "max_traces": max_traces,
+                "keep_going": keep_going or None,
+            },
         )
         return cls(opened, on_trace=on_trace)
 
@@ -174,8 +189,14 @@ class Engine(LiveRun):
         except JobLeftError as error:
             driver.stops.drain()
             self.jobs_left_note = str(error)
-        finally:
-            self._finalize(driver, over)
+        finally:  # whatever ended the run
+            driver.allocator.learn_worth()  # from all traces, as readers of the store do
+            if self.stored_run is not None:
+                note_end(self.stored_run, driver)
+                if over and driver.allocator.told:
+                    self.stored_run.finish()
+            self.faults.update(driver.fetcher.faults)
+            driver.fetcher.faults.clear()
         return self.solution()
 
     def drain(self) -> None:
@@ -237,7 +258,7 @@ class Engine(LiveRun):
             points_given_up=self.points_given_up,
             faults=dict(self.faults + driver.fetcher.faults),
             outage=driver.fetcher.outage_state,
-            expected=expected_so_far(allocator, self._ids) if look and allocator.told else None,
+            expected=expected_so_far(allocator, driver.questions.ids) if look and allocator.told else None,
         )
 
     def solution(self) -> Solution:
@@ -248,7 +269,7 @@ class Engine(LiveRun):
         return Solution(
             run=None if self.stored_run is None else self.stored_run.id,
             questions=len(self.problems),
-            answered=sum(bool(allocator.tally(problem.id).counts) for problem in self.problems),
+            answered=len(list(filter(attrgetter("counts"), map(allocator.tally, driver.questions.ids)))),
             traces=allocator.told,
             failed=counted.failed,
             lost=counted.lost,
@@ -258,7 +279,7 @@ class Engine(LiveRun):
             spent=spent,
             total=total,
             unit=unit,
-            consistency=expected_of(allocator, self._ids),
+            consistency=expected_of(allocator, driver.questions.ids),
             zone=allocator.policy.zone,
             faults=dict(self.faults),
             complete=self._over(driver),
@@ -272,10 +293,6 @@ class Engine(LiveRun):
         """Whether the run has come to its end, and was not stopped before."""
         return self.origin == "finished" or driver.stops.enough is not None or not driver.stops.drained
 
-    @property
-    def _ids(self) -> list[str]:
-        return [problem.id for problem in self.problems]
-
     def _running(self) -> Driver:
         if self._driver is None:
             raise StateError("the run has not begun; await engine.run() first.")
@@ -287,9 +304,8 @@ class Engine(LiveRun):
         past = None
         if self.stored_run is not None:
             past = PastRun(self.stored_run, spec, problems, self._opened.keys, self.sources.first)
-        awaited = [] if past is None else past.awaited
         allocator = new_allocator(spec, self.record, problems, self.pace.waves, hurry)
-        costs = costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run
+        costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run
         if self.stored_run is not None:
             self.faults.update(self.stored_run.load("faults") or {})
         elif self._store is not None:
@@ -302,22 +318,19 @@ class Engine(LiveRun):
             )
             self.keep(run)
         if self.stored_run is not None:
-            self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, awaited)
+            self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, past.awaited if past else ())
         return assemble(
             spec,
             allocator,
             self.sources,
-            problems=problems,
+            problems,
             keys=self._opened.keys,
             reuse=None if self.cache is None else Reuse(self.cache),
-            awaited=awaited,
             ledger=self._ledger,
-            past=None if past is None else lambda wiring, costs: past.adopt(wiring, costs, self._totals.add),
-            costs=costs,
+            past=None if past is None else partial(past.adopt, on_trace=self._totals.add),
             fetcher=fetcher_of(spec, self.sources, leaves_jobs=leaves_jobs),
             pace=self.pace,
-            keep_totals=self._store is None,
-            watch_first=True,
+            keep="totals" if self._store is None else "nothing",
             on_trace=self._totals.counted,
         )
 
@@ -326,14 +339,3 @@ class Engine(LiveRun):
         super().close()
         if self.cache is not None:
             self.cache.close()
-
-    def _finalize(self, driver: Driver, over: bool) -> None:
-        """Whatever ended the run: note how it went, and whether it is over."""
-        driver.allocator.learn_worth()  # from all traces, as readers of the store do
-        run = self.stored_run
-        if run is not None:
-            note_end(run, driver)
-            if over and driver.allocator.told:
-                run.finish()
-        self.faults.update(driver.fetcher.faults)
-        driver.fetcher.faults.clear()

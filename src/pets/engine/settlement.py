@@ -14,9 +14,8 @@ from pets.answers.base import Reading
 from pets.core.budget import WHOLE, CostEstimator, UnitCost, cancelled_part, mean_trace
 from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import FATAL_STATUSES, TraceRequest
-from pets.engine.pacing import Pacing
 from pets.engine.question import OpenQuestion
-from pets.engine.reading import TraceReading, stored_answer
+from pets.engine.reading import TraceReading
 from pets.errors import BudgetError, RefusedError, SamplerError
 from pets.samplers import Completion
 from pets.samplers.mixture import MixtureSampler
@@ -42,9 +41,7 @@ class Settlement:
         self,
         wiring: Wiring,
         arrivals: Arrivals,
-        pacing: Pacing,
         reading: TraceReading,
-        *,
         costs: CostEstimator | UnitCost,
         confidence: str | None = None,
         first_endpoint: int = 0,
@@ -55,7 +52,7 @@ class Settlement:
         self.reading, self.costs = reading, costs
         self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
         self._stops, self._fetcher, self._wake = wiring.stops, wiring.fetcher, wiring.wake
-        self._arrivals, self._pacing = arrivals, pacing
+        self._arrivals, self._in_flight = arrivals, wiring.in_flight
         self._confidence, self._first_endpoint, self._on_trace = confidence, first_endpoint, on_trace
         self._writing: dict[str, list[Trace]] = {}  # read and not counted yet, by question
         self._whole: Counter[str] = Counter()  # tokens and traces, of those that came to their end
@@ -94,30 +91,23 @@ class Settlement:
             if request.reused:  # nothing was sent, and nothing is in the ledger
                 raise
             self.traces_abandoned += len(completions)
-            self._ledger.abandoned(
-                request, self._stored(request, completions, [None] * len(completions), endpoint, seconds)
-            )
+            unread: list[None] = [None] * len(completions)
+            self._ledger.abandoned(request, self._stored(request, completions, unread, endpoint, seconds))
             self._arrivals.charge_abandoned(question, self._attempt(request))
             raise
         traces = self._stored(request, completions, readings, endpoint, seconds)
         traces = self.reading.with_soft_votes(question, traces, completions)
         question.keep_raw(request.first, completions)
-        lost = self._lost_before(request)
-        writing = self._writing.setdefault(question.id, [])
-        writing += (counted := [self._counted(question, trace, lost) for trace in traces])
-        cancelled: list[Ended] = []
-        try:
-            cancelled = await self._cancel_if_settled(question, writing)
+        id, lost, cancelled = request.question, self._lost_before(request), None
+        if id in self._questions.by_id and self._allocator.is_hurried(id):
+            cancelled = await self._write_raced(question, request, traces)
+        else:
             await self._ledger.delivered(request, traces)
-        finally:
-            for one in counted:
-                writing.remove(one)
-            if not writing:
-                del self._writing[question.id]
         for trace, hold in zip(traces, request.holds, strict=False):
             self._tell(question, trace, hold, lost)
-        self._end_cancelled(question, cancelled)
-        self._end_cancelled(question, await self._cancel_if_settled(question, writing))  # several came at once
+        if cancelled is not None:
+            self._end_cancelled(question, cancelled)
+            self._end_cancelled(question, await self._cancel_if_settled(id))  # several came at once
         if request.surplus:
             self._charge_surplus(request)
         self._stops.delivered()
@@ -169,7 +159,14 @@ class Settlement:
         traces = self._failed_traces(request, error, NOTHING, request.lost - 1) if request.lost else []
         if traces:
             await self._ledger.given_up(traces)
-        self._give_up(question, request, traces)
+        for trace in traces:
+            question.add(trace)
+            self._on_trace(trace)
+        if question.id in self._questions.by_id:  # asked no more, unless the run was only told to end
+            for launch, hold in zip(request.launches, request.holds, strict=True):
+                self._allocator.give_up(launch, paid=bool(traces), for_good=not self._stops.may_resume)
+                self.costs.release(hold)
+                self._back(question)
         if isinstance(error, RefusedError):
             self._arrivals.refused(question, error)
         self._wake()
@@ -192,15 +189,31 @@ class Settlement:
 
     # -- when its question is settled -----------------------------------------------------------------------------
 
-    async def _cancel_if_settled(self, question: OpenQuestion, writing: Sequence[Trace]) -> list[Ended]:
+    async def _write_raced(
+        self, question: OpenQuestion, request: TraceRequest, traces: Sequence[StoredTrace]
+    ) -> list[Ended]:
+        """Write traces of a hurried question, with what is cancelled where they settle it."""
+        lost, writing = self._lost_before(request), self._writing.setdefault(question.id, [])
+        writing += (counted := [self._counted(question, trace, lost) for trace in traces])
+        try:
+            cancelled = await self._cancel_if_settled(question.id)
+            await self._ledger.delivered(request, traces)
+        finally:
+            for trace in counted:
+                writing.remove(trace)
+            if not writing:
+                del self._writing[question.id]
+        return cancelled
+
+    async def _cancel_if_settled(self, id: str) -> list[Ended]:
         """Cancel what is in flight of a hurried question that is settled once the traces being written are counted.
 
         It is in the ledger when this returns, to be written with what comes next.
         """
-        id = question.id
-        if id not in self._questions.by_id or not self._allocator.is_hurried(id):
+        writing = self._writing.get(id, ())
+        if id not in self._questions.by_id or self._in_flight.of(id) <= len(writing):
             return []
-        if self._pacing.in_flight.of(id) <= len(writing) or not self._allocator.settles(id, writing):
+        if not self._allocator.settles(id, writing):
             return []
         ended: list[Ended] = []
         for request in await self._arrivals.cancel(id):
@@ -221,7 +234,7 @@ class Settlement:
             elif question.id in self._questions.by_id:
                 self._allocator.take_back(request.launches[0])
                 self.costs.release(request.holds[0])
-                self._back(question, question.id)
+                self._back(question)
 
     def _is_known(self, request: TraceRequest) -> bool:
         """Whether it is known what an attempt that is cancelled now has cost: its server streams, and stops."""
@@ -275,10 +288,14 @@ class Settlement:
     ) -> list[StoredTrace]:
         """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
         lost = self._lost_before(request)
-        return [
-            StoredTrace(
+        traces: list[StoredTrace] = []
+        for number, (completion, reading) in enumerate(zip(completions, readings, strict=True), request.first):
+            answer, spelling = reading or (None, None)
+            own = completion.currency
+            trace = StoredTrace(
                 request.question,
                 number,
+                answer,
                 text=completion.text,
                 finish=completion.finish,
                 confidences=completion.confidence,
@@ -290,12 +307,12 @@ class Settlement:
                 tokens=(completion.tokens or 0) + lost.tokens,
                 prompt_tokens=(completion.prompt_tokens or 0) + lost.prompt_tokens,
                 cached_tokens=completion.cached_tokens,
-                cost=_own_cost(completion, lost),
+                cost=None if own is None else own.cost(completion.usage) + own.cost(lost),
                 reused_from=completion.reused_from,
-                **stored_answer(reading),
+                spelling=None if spelling == answer else spelling,
             )
-            for number, (completion, reading) in enumerate(zip(completions, readings, strict=True), request.first)
-        ]
+            traces.append(trace)
+        return traces
 
     def _failed_traces(
         self, request: TraceRequest, error: SamplerError | None, usage: Usage, wasted: int
@@ -330,7 +347,8 @@ class Settlement:
         else:
             self.costs.release(hold)
         allocator.tell(counted)
-        self._back(question, id)
+        if not self._in_flight.back(id):
+            self._questions.rest(question)
         first = self._stops.first_traces
         if first is not None and not first.passed and trace.part is None:
             first.count(trace, self._questions.type_name(question.problem))
@@ -350,21 +368,9 @@ class Settlement:
             cost=None if counted.cost is None else counted.cost - (lost.cost or 0),
         )
 
-    def _give_up(self, question: OpenQuestion, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """Take back launches that will not be paid for, but for attempts before (``traces``); their question is asked
-        no more, unless the run was only told to end."""
-        for trace in traces:
-            question.add(trace)
-            self._on_trace(trace)
-        if question.id in self._questions.by_id:
-            for launch, hold in zip(request.launches, request.holds, strict=True):
-                self._allocator.give_up(launch, paid=bool(traces), for_good=not self._stops.may_resume)
-                self.costs.release(hold)
-                self._back(question, launch.question)
-
-    def _back(self, question: OpenQuestion, id: str) -> None:
-        """A launch is over, one way or another."""
-        if not self._pacing.in_flight.back(id):
+    def _back(self, question: OpenQuestion) -> None:
+        """A launch is over without a trace."""
+        if not self._in_flight.back(question.id):
             self._questions.rest(question)
 
     def _charge_surplus(self, request: TraceRequest) -> None:
@@ -385,13 +391,8 @@ class Settlement:
 
     def _lost_before(self, request: TraceRequest) -> Usage:
         """What earlier attempts were charged for each launch: their cost in money, as many tokens as cost the same."""
+        if not request.lost_cost:
+            return NOTHING
         currency = self._allocator.budget.currency
-        lost = currency.usage_worth(request.lost_cost) if request.lost_cost else NOTHING
+        lost = currency.usage_worth(request.lost_cost)
         return replace(lost, cost=request.lost_cost) if currency.unit == "picodollars" else lost
-
-
-def _own_cost(completion: Completion, lost: Usage) -> int | None:
-    """What a trace cost, with the attempts that were ``lost`` before it, where its model has a price of its own."""
-    if completion.currency is None:
-        return None
-    return completion.currency.cost(completion.usage) + completion.currency.cost(lost)

@@ -1,19 +1,25 @@
 """Build a run's samplers and the string that identifies its model.
 
-Several models become one mixture here, and callers of the samplers need not know. A live run or
-stream holds its samplers, its store and its run in that while it lasts.
+Several models become one mixture here, and callers of the samplers need not know. An option that is a model's own is
+written ``MODEL=VALUE``, one that is every model's ``VALUE`` alone:
+
+    --model Qwen/Qwen3-8B=2 --model gpt-oss-20b --endpoint Qwen/Qwen3-8B=http://a:8000/v1 --endpoint http://b:8000/v1
+
+What is written for a model comes before what is written for all. In Python the same is a mapping from model to value.
+A live run or stream holds its samplers, its store and its run in a :class:`LiveRun` while it lasts.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import TracebackType
 from typing import Self
 
 from pets.answers.judge import Judge
 from pets.core.mixture import ModelMixture
 from pets.engine.batch import batch_samplers
-from pets.engine.models import Endpoints, Keys, endpoints_by_model, keys_by_model
 from pets.engine.spec import RunSpec
 from pets.errors import InputError, SamplerError
 from pets.openai.batch import BatchJob
@@ -25,6 +31,14 @@ from pets.samplers.local import LocalSampler
 from pets.samplers.mixture import MixtureSampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunRecord, Store
+
+ANOTHER_MODELS_URL = re.compile(r"((?:(?!://).)+?)=[a-zA-Z][a-zA-Z0-9+.-]*://")
+
+Endpoints = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+"""Servers of every model, or each model's own; in a sequence those are written ``MODEL=URL``."""
+
+Keys = str | Sequence[str | None] | Mapping[str, str | None] | None
+"""The servers' key, one for each server, or each model's own: in a sequence written ``MODEL=KEY``."""
 
 AnySampler = str | Sampler | SamplerFunction
 Samplers = AnySampler | Sequence[AnySampler]
@@ -130,6 +144,63 @@ def sources_of(
         for name in names
     }
     return Sources(mixed(spec, own), listed, model or "")
+
+
+def values_by_model(option: str, names: Sequence[str], values: Endpoints | None) -> dict[str, list[str]]:
+    """The values of an option by model: those written ``MODEL=VALUE``, else those written for all.
+
+    >>> values_by_model("--endpoint", ["a", "b"], ["a=http://one/v1", "http://two/v1"])
+    {'a': ['http://one/v1'], 'b': ['http://two/v1']}
+    """
+    if isinstance(values, Mapping):
+        if unknown := set(values) - set(names):
+            raise InputError(f"{option} names {min(unknown)}, which is none of the models {', '.join(names)}.")
+        return {name: _listed(values.get(name)) for name in names}
+    own: dict[str, list[str]] = {name: [] for name in names}
+    shared = []
+    for value in _listed(values):
+        name = max((name for name in names if value.startswith(f"{name}=")), key=len, default=None)
+        if name is None:
+            shared.append(value)
+        else:
+            own[name].append(value[len(name) + 1 :])
+    return {name: own[name] or shared for name in names}
+
+
+def endpoints_by_model(
+    names: Sequence[str], endpoints: Endpoints | None, option: str = "--endpoint"
+) -> dict[str, list[str]]:
+    """The servers of each model; refused where one is named for a model that is not there.
+
+    >>> endpoints_by_model(["a", "b"], "http://one/v1?to=http://two/v1")["a"]
+    ['http://one/v1?to=http://two/v1']
+    """
+    own = values_by_model(option, names, endpoints)
+    for url in chain.from_iterable(own.values()):
+        if match := ANOTHER_MODELS_URL.match(url):
+            raise InputError(f"{option} names {match[1]}, which is none of the models {', '.join(names)}.")
+    return own
+
+
+def keys_by_model(names: Sequence[str], keys: Keys) -> dict[str, str | None]:
+    """The key of each model: its own, else that of all, else none.
+
+    >>> keys_by_model(["a", "b"], ["a=secret", "other"]), keys_by_model(["a", "b"], {"b": "secret"})
+    ({'a': 'secret', 'b': 'other'}, {'a': None, 'b': 'secret'})
+    """
+    if isinstance(keys, Mapping):
+        present: Endpoints = {name: key for name, key in keys.items() if key}
+    else:
+        present = keys if isinstance(keys, str) else [key for key in keys or () if key]
+    own = values_by_model("key", names, present)
+    for name, several in own.items():
+        if len(several) > 1:
+            raise InputError(f"there are {len(several)} keys for the model {name}; give each model one.")
+    return {name: several[0] if several else None for name, several in own.items()}
+
+
+def _listed(value: str | Sequence[str] | None) -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
 def mixed(spec: RunSpec, samplers: Mapping[str, Sequence[Sampler]]) -> list[Sampler]:

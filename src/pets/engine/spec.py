@@ -8,15 +8,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self, TypedDict, get_type_hints
+from typing import Any, ClassVar, Self, TypedDict, get_type_hints
 
 from pets.answers.base import AnswerType
 from pets.arguments import Interval, check_fields, check_values, setting
 from pets.confidence import KINDS, Kind
 from pets.core.budget import Currency
 from pets.core.policy import Policy
-from pets.engine.budget import TokenPrice, price_of
-from pets.engine.models import ModelShare, shares_from_plain, with_prices
+from pets.engine.budget import ModelShare, TokenPrice, price_of, shares_from_plain, with_prices
 from pets.engine.question import instructed
 from pets.errors import InputError, StateError
 from pets.questions import Problem
@@ -121,7 +120,7 @@ class SpendingSpec:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _sees(self.policy)  # or refuses it
+        _made_policy(self.policy)  # or refuses it
         if self.horizon is not None and self.budget_window is not None:
             raise InputError(
                 "a horizon is for a known number of questions, a window for a stream without an end. Take one."
@@ -331,7 +330,7 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.reading.soft and _sees(self.spending.policy) == "traces":
+        if self.reading.soft and _made_policy(self.spending.policy).sees == "traces":
             policy = self.spending.policy
             raise InputError(f"{policy} weighs traces itself; soft votes need a policy of votes, such as okg.")
 
@@ -347,7 +346,10 @@ class RunSpec:
         Traceback (most recent call last):
         pets.errors.InputError: there is no option 'budjet'; did you mean budget?
         """
-        values = {name: value for name, value in options.items() if name not in SECTIONS}
+        values: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
+        for name, value in options.items():
+            (changed if name in SECTIONS else values)[name] = value
         check_option_names(values, SECTION_OF)
         check_values(OPTION_HINTS, values)
         if "budget" in values:
@@ -361,7 +363,6 @@ class RunSpec:
         sections: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             sections.setdefault(SECTION_OF[name], {})[name] = value
-        changed = {section: options[section] for section in SECTIONS if section in options}
         for section, own in sections.items():
             changed[section] = replace(changed.get(section, getattr(self, section)), **own)
         return replace(self, **changed)
@@ -377,35 +378,27 @@ class RunSpec:
         Traceback (most recent call last):
         pets.errors.InputError: soft is True, which `pets stream` does not honour, but solve: leave it out.
         """
-        for spec in (spec for section in SECTIONS.values() for spec in fields(section)):
-            value = self.get(spec.name)
-            if value != default_of(spec) and not is_honoured(spec, verb):
-                others = ", ".join(spec.metadata["verbs"])
-                raise InputError(
-                    f"{spec.name} is {value!r}, which `pets {verb}` does not honour, but {others}: leave it out."
-                )
+        for section, cls in SECTIONS.items():
+            for spec in fields(cls):
+                value = getattr(getattr(self, section), spec.name)
+                if value != default_of(spec) and not is_honoured(spec, verb):
+                    others = ", ".join(spec.metadata["verbs"])
+                    raise InputError(
+                        f"{spec.name} is {value!r}, which `pets {verb}` does not honour, but {others}: leave it out."
+                    )
         return self
 
     def to_plain(self) -> dict[str, dict[str, Any]]:
         """What JSON can hold; a policy or answer type that another process cannot make is refused."""
-        plain = {
-            section: {spec.name: getattr(getattr(self, section), spec.name) for spec in fields(cls)}
-            for section, cls in SECTIONS.items()
-        }
-        price = self.spending.price
-        plain["spending"] |= {
-            "policy": _plain_policy(self.spending.policy),
-            "price": None if price is None else asdict(price),
-        }
-        plain["serving"] |= {
-            "models": [asdict(share) for share in self.serving.models],
-            "headers": list(self.serving.headers),
-        }
+        plain = asdict(self)
+        plain["spending"]["policy"] = _plain_policy(self.spending.policy)
+        plain["serving"] |= {"models": list(plain["serving"]["models"]), "headers": list(self.serving.headers)}
         plain["sampling"] |= {"stop": list(self.sampling.stop), "extra_body": dict(self.sampling.extra_body)}
-        plain["reading"] |= {
-            "answer": _plain_answer(self.reading.answer),
-            "answer_sizes": dict(self.reading.answer_sizes),
-        }
+        plain["reading"] |= {"answer": self.reading.answer, "answer_sizes": dict(self.reading.answer_sizes)}
+        if isinstance(self.reading.answer, AnswerType):
+            plain["reading"]["answer"] = spec_of(self.reading.answer)
+            if plain["reading"]["answer"] is None:
+                raise _not_storable(self.reading.answer)
         return plain
 
     @classmethod
@@ -435,8 +428,7 @@ class RunSpec:
 
     def make_policy(self) -> Policy:
         """The policy, made of its spec where it is one."""
-        policy = self.spending.policy
-        return _named_policy(policy) if isinstance(policy, str) else policy
+        return _made_policy(self.spending.policy)
 
     def asked(self, problem: Problem) -> Problem:
         """The question as the model reads it: with its instruction, where it is a text alone."""
@@ -453,9 +445,9 @@ class RunSpec:
         TokenPrice(prompt=1, output=2, batch=0.5, cached=None)
         """
         shares = self.serving.models or (ModelShare(model),)
-        prices = [price_of(share.name, share.price or self.spending.price) for share in shares]
-        known_prices = tuple(price for price in prices if price is not None)
-        return known_prices if len(known_prices) == len(prices) else ()
+        shared = self.spending.price
+        prices = [price for share in shares if (price := price_of(share.name, share.price or shared)) is not None]
+        return tuple(prices) if len(prices) == len(shares) else ()
 
     def price_at_most(self, model: str) -> TokenPrice | None:
         """What tokens cost at most, whichever model takes a launch; ``None`` where a price is not known."""
@@ -470,7 +462,7 @@ class RunSpec:
     @property
     def confidence_kind(self) -> Kind | None:
         """The confidence to tell the policy: a policy that weighs traces gets the tail's unless another was chosen."""
-        return self.reading.confidence or ("tail" if _sees(self.spending.policy) == "traces" else None)
+        return self.reading.confidence or ("tail" if _made_policy(self.spending.policy).sees == "traces" else None)
 
     @property
     def drawn(self) -> Sampling:
@@ -512,19 +504,18 @@ def check_option_names(values: Mapping[str, object], known: Collection[str]) -> 
     """Refuse an option that there is not, with the name that comes closest."""
     if "max_per_question" in values:
         raise InputError("the option max_per_question is now max_traces.")
-    if unknown := [name for name in values if name not in known]:
-        close = get_close_matches(unknown[0], known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(known))}."
-        raise InputError(f"there is no option {unknown[0]!r}; {hint}")
+    for name in values:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(known))}."
+            raise InputError(f"there is no option {name!r}; {hint}")
 
 
-def _sees(policy: str | Policy) -> Literal["counts", "traces"]:
-    return _named_policy(policy).sees if isinstance(policy, str) else policy.sees
+def _made_policy(policy: str | Policy) -> Policy:
+    return _named_policy(policy) if isinstance(policy, str) else policy
 
 
-@lru_cache(maxsize=64)
-def _named_policy(spec: str) -> Policy:
-    return as_policy(spec)
+_named_policy = lru_cache(maxsize=64)(as_policy)
 
 
 def _plain_policy(policy: str | Policy) -> str | dict[str, Any]:
@@ -537,14 +528,6 @@ def _plain_policy(policy: str | Policy) -> str | dict[str, Any]:
     if type(policy) not in names:
         raise _not_storable(policy)
     return {"name": names[type(policy)], "options": policy.to_plain()}
-
-
-def _plain_answer(answer: str | AnswerType | None) -> str | None:
-    if answer is None or isinstance(answer, str):
-        return answer
-    if (spec := spec_of(answer)) is None:
-        raise _not_storable(answer)
-    return spec
 
 
 def _not_storable(value: Policy | AnswerType) -> InputError:

@@ -8,7 +8,7 @@ again.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
@@ -21,6 +21,7 @@ from pets.core.budget import Budget, CostEstimator, UnitCost, Window
 from pets.core.tally import K0
 from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble, costs_of
+from pets.engine.batch import PendingLaunches
 from pets.engine.budget import Amount, bounded, currency_of, total_of
 from pets.engine.ledger import Ledger, RunLedger
 from pets.engine.pacing import hurry_of
@@ -34,7 +35,7 @@ from pets.plans import Drift, StreamPlan, left_by_windows
 from pets.policies.price import PriceRule
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
-from pets.store import Run, RunRecord, RunView, Store
+from pets.store import Run, RunRecord, Store
 from pets.store.records import LOST
 from pets.types import Trace
 
@@ -154,9 +155,18 @@ class Stream(LiveRun):
             raise InputError("a stream that is judged counts traces: give its budget without a unit.")
         seed, horizon = spec.serving.seed, self.spec.spending.horizon
         allocator = Allocator(spec.make_policy(), budget, horizon=horizon, seed=seed, hurry=0.0)
-        costs = costs_of(spec, budget)  # refuses a budget that pays for no trace: then there is no run
+        costs_of(spec, budget)  # refuses a budget that pays for no trace: then there is no run
         if past is None and store is not None:
-            self.stored_run = self._create(store, budget, name, source)
+            record = stream_record(self.spec, budget, self.sources, name)
+            identity = None if source is None else sha256(f"{source} {record.to_json()}".encode()).hexdigest()
+            self._store = Store.open(store)
+            try:
+                self.stored_run = self._store.create(
+                    record, (), stream=True, identity=identity, is_rival=lambda run: run.state == "running"
+                )
+            except BaseException:
+                self._store.close()
+                raise
         self._ledger = Ledger() if self.stored_run is None else RunLedger(self.stored_run)
         self.driver = assemble(
             self.spec,
@@ -165,8 +175,6 @@ class Stream(LiveRun):
             self._arrivals,
             ledger=self._ledger,
             past=None if past is None else self._adopt,
-            costs=costs,
-            watch_first=True,
         )
 
     @classmethod
@@ -196,7 +204,13 @@ class Stream(LiveRun):
             stored = stack.enter_context(opened.open_run(run, code=answer))
             if stored.settings.verb != "stream":
                 raise StateError(f"run {stored.id} is not a stream, or a newer pets made it.")
-            record = stored.settings if budget is None else _with_budget(stored, budget)
+            record = stored.settings
+            if budget is not None:
+                if (horizon := record.spec["spending"]["horizon"]) is None:
+                    raise InputError(
+                        f"run {stored.id} is a stream without an end: it has a budget per window and no total."
+                    )
+                record = rebudgeted(record, budget, horizon, stored.summary().spent)
             record = kept_going(record) if keep_going else record
             spec = spec_to_read(stored, record)
             spec = spec.with_options(
@@ -218,28 +232,15 @@ class Stream(LiveRun):
             stack.pop_all()  # all is well: it stays open
         return self
 
-    def _create(self, store: str | Path, budget: Budget, name: str, source: str | None) -> Run:
-        """The run in the store."""
-        record = stream_record(self.spec, budget, self.sources, name)
-        self._store = Store.open(store)
-        try:
-            identity = None if source is None else sha256(f"{source} {record.to_json()}".encode()).hexdigest()
-            return self._store.create(
-                record, (), stream=True, identity=identity, is_rival=lambda run: run.state == "running"
-            )
-        except BaseException:
-            self._store.close()
-            raise
-
     async def run(self, problems: AsyncIterable[Problem]) -> None:
         """Until the questions end and all are answered, or until :meth:`drain`."""
         driver, run = self.driver, self.stored_run
         driver.check_ready()
         driver.allocator.hurry_by(await hurry_of(self.spec.pacing.hurry, self.sources.samplers, ARRIVING_HURRY))
-        asked = (self.spec.asked(problem) async for problem in problems)
+        asked = (self.spec.asked(problem) async for problem in problems if problem.id not in self._known)
         try:
             async with self._ledger:
-                await driver.run(self._new(asked))
+                await driver.run(asked)
         finally:
             if run is not None:
                 note_end(run, driver)
@@ -249,12 +250,6 @@ class Stream(LiveRun):
     def drain(self) -> None:
         """Take in no more questions and ask for no more traces."""
         self.driver.drain()
-
-    async def _new(self, problems: AsyncIterable[Problem]) -> AsyncIterator[Problem]:
-        """The questions that an earlier time has not taken in."""
-        async for problem in problems:
-            if problem.id not in self._known:
-                yield problem
 
     def _arrivals(self, wiring: Wiring, asking: Asking) -> StreamArrivals:
         forgets = self.stored_run is None and wiring.allocator.budget.window is not None  # an id is a key of a store
@@ -279,7 +274,7 @@ class Stream(LiveRun):
         if drift.alarmed_at == drift.seen:
             self._on_alarm(drift)
 
-    def _adopt(self, wiring: Wiring, costs: CostEstimator | UnitCost) -> None:
+    def _adopt(self, wiring: Wiring, costs: CostEstimator | UnitCost) -> Sequence[PendingLaunches]:
         """Everything that was paid for; answered questions are over, the others are opened again."""
         run, questions, allocator = self.stored_run, wiring.questions, wiring.allocator
         assert run is not None
@@ -307,14 +302,7 @@ class Stream(LiveRun):
                 allocator.withdraw(id)
             else:
                 questions.open(question)
-
-
-def _with_budget(run: RunView, text: str) -> RunRecord:
-    """The record of a stream with ``+2000`` more for its questions, or ``=5000`` in all."""
-    horizon = run.settings.spec["spending"]["horizon"]
-    if horizon is None:
-        raise InputError(f"run {run.id} is a stream without an end: it has a budget per window and no total.")
-    return rebudgeted(run.settings, text, horizon, run.summary().spent)
+        return ()
 
 
 class RecordedStream(Sampler):

@@ -24,7 +24,7 @@ from pets.core.budget import Budget, Currency
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.engine.assemble import assemble_submissions, fetcher_of
-from pets.engine.models import Models
+from pets.engine.budget import Models
 from pets.engine.pacing import hurry_of
 from pets.engine.question import cached_answer_type
 from pets.engine.sources import Sources

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pets.engine.progress import no_vote_words
 from pets.engine.question import Answer
 from pets.engine.submissions import VoteOutcome
-from pets.engine.summary import no_vote_words
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.requests import ApiRequest
 

@@ -8,7 +8,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from pets.core.mixture import ModelMixture
-from pets.engine.models import Models, endpoints_by_model, model_shares
+from pets.engine.budget import Models, model_shares
+from pets.engine.sources import endpoints_by_model
 from pets.errors import InputError, RefusedError, SamplerError, UnreachableError
 from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from pets.engine.summary import wilson
+from pets.engine.progress import wilson
 from pets.lab import PoolResult, mean_curve, traces_at_mean
 from pets.lab.calibration import Calibration
 from pets.lab.labelled import LabelledPool, LabelledQuestion

@@ -14,11 +14,18 @@ import numpy as np
 
 from pets.core.allocator import Allocator
 from pets.core.budget import amount_words
-from pets.engine.progress import Certifier, TraceTotals, decisions_of
+from pets.engine.progress import (
+    AnswerSummary,
+    Certifier,
+    TraceTotals,
+    decisions_of,
+    likely_merge,
+    no_vote_words,
+    wilson,
+)
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
 from pets.engine.spec import RunSpec
-from pets.engine.summary import AnswerSummary, likely_merge, no_vote_words, wilson
 from pets.errors import InputError
 from pets.prompts import Prompt
 from pets.questions import Problem

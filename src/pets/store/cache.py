@@ -40,9 +40,8 @@ def content_keys(
     contents: Iterable[tuple[str, str | tuple[Message, ...]]], sampling: Sampling, system: str | None, seed: int
 ) -> Iterator[tuple[str, str]]:
     """As :func:`trace_keys`, of ids and what their prompts say without an instruction."""
-    drawn = {spec.name: getattr(sampling, spec.name) for spec in fields(sampling)}
-    usual = Sampling()
-    drawn = {name: value for name, value in drawn.items() if value != getattr(usual, name)}
+    usual, names = Sampling(), [spec.name for spec in fields(sampling)]
+    drawn = {name: getattr(sampling, name) for name in names if getattr(sampling, name) != getattr(usual, name)}
     terms = json.dumps([drawn, system, seed], sort_keys=True)
     copies: Counter[str] = Counter()
     for id, content in contents:

@@ -237,16 +237,11 @@ def _without_schema(url: str) -> str:
 def _reason(error: Exception, url: str) -> str:
     """What the server or the client says, on one line, without the password."""
     words = " ".join(str(error).split())
-    with suppress(psycopg.Error, ValueError):
-        for name, value in conninfo_to_dict(_without_schema(url)).items():
-            if "password" in name and value:
-                words = re.sub(rf"(?<!\w){re.escape(str(value))}(?!\w)", "***", words)
-    return words if _parses(url) else "it is no URL of PostgreSQL's"
-
-
-def _parses(url: str) -> bool:
     try:
-        conninfo_to_dict(_without_schema(url))
+        parameters = conninfo_to_dict(_without_schema(url))
     except (psycopg.Error, ValueError):
-        return False
-    return True
+        return "it is no URL of PostgreSQL's"
+    for name, value in parameters.items():
+        if "password" in name and value:
+            words = re.sub(rf"(?<!\w){re.escape(str(value))}(?!\w)", "***", words)
+    return words

@@ -287,8 +287,10 @@ def trace_row(run: int, trace: StoredTrace) -> Row:
     c = trace.confidences
     measured = (None,) * 5 if c is None else (c.mean, c.tail, c.lowest, c.bottom, c.tokens)
     soft = None if trace.soft is None else json.dumps(trace.soft.to_plain(), ensure_ascii=False)
-    texts = (trace.answer, trace.finish, trace.error, soft, trace.spelling)
-    answer, finish, error, soft, spelling = (text and storable(text) for text in texts)
+    texts = [trace.answer, trace.finish, trace.error, soft, trace.spelling]
+    if storable(joined := "".join(filter(None, texts))) != joined:
+        texts = [text and storable(text) for text in texts]
+    answer, finish, error, soft, spelling = texts
     counted = (answer, finish, trace.tokens, trace.prompt_tokens)
     tried = (error, trace.endpoint, trace.seconds, trace.tries, trace.wasted)
     sampled = (*tried, trace.model, trace.cached_tokens, soft, trace.cost, trace.reused_from, spelling, trace.part)

@@ -117,7 +117,11 @@ class SQLiteDatabase(Database):
         status = path.stat()
         if status.st_nlink <= 1 or path.is_dir():
             return path
-        names = [file for file in path.parent.iterdir() if not file.is_symlink() and _is_same(file, status)]
+        names = []
+        for file in path.parent.iterdir():
+            with suppress(OSError):  # it may go meanwhile
+                if not file.is_symlink() and os.path.samestat(file.stat(), status):
+                    names.append(file)
         if len(names) < status.st_nlink:
             raise StateError(
                 f"{self.name} also has a name (a hard link) in another folder, under which its log would be missed. "
@@ -126,7 +130,11 @@ class SQLiteDatabase(Database):
         return min(names, key=lambda file: (not file.with_name(f"{file.name}-wal").exists(), file))
 
     def _prepare(self, durability: Durability) -> None:
-        self._check_owner()
+        """Bring the file to this version; refuse a newer pets', or something else's, before anything is changed."""
+        tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if tables and self._pragma("application_id") != APPLICATION_ID:
+            raise StateError(f"{self.name} is a database of something else, not of pets. Name another file.")
+        self.check_version(self._pragma("user_version"), len(MIGRATIONS), " file")
         self._switch_to_wal()
         self.connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
         self.connection.execute("PRAGMA foreign_keys = ON")
@@ -153,22 +161,8 @@ class SQLiteDatabase(Database):
                     raise
                 time.sleep(SWITCH_PAUSE_S)
 
-    def _check_owner(self) -> None:
-        """Refuse a file of a newer pets, or of something else, before anything in it is changed."""
-        tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables and self._pragma("application_id") != APPLICATION_ID:
-            raise StateError(f"{self.name} is a database of something else, not of pets. Name another file.")
-        self.check_version(self._pragma("user_version"), len(MIGRATIONS), " file")
-
     def _pragma(self, name: str) -> Any:
         return self.connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-def _is_same(file: Path, status: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(file.stat(), status)
-    except OSError:
-        return False
 
 
 def _parse_location(text: str, durability: Durability) -> tuple[Path | None, Durability]:
@@ -181,19 +175,14 @@ def _parse_location(text: str, durability: Durability) -> tuple[Path | None, Dur
     if separator:
         rest, _, query = rest.partition("?")
         text = unquote(rest.removeprefix("/")) or MEMORY
-        durability = _parse_query(query, durability)
+        modes: dict[str, Durability] = {
+            "": durability,
+            "durability=machine": "machine",
+            "durability=process": "process",
+        }
+        if query not in modes:
+            raise StateError(f'"?{query}" is nothing that a store can be asked for; there is ?durability=machine.')
+        durability = modes[query]
     if not text:
         raise StateError("the store has an empty name; name a file, such as runs.db.")
     return (None if text == MEMORY else Path(text)), durability
-
-
-def _parse_query(query: str, durability: Durability) -> Durability:
-    """The durability that the end of a URL asks for."""
-    match query:
-        case "":
-            return durability
-        case "durability=machine":
-            return "machine"
-        case "durability=process":
-            return "process"
-    raise StateError(f'"?{query}" is nothing that a store can be asked for; there is ?durability=machine.')

@@ -181,7 +181,7 @@ class Run(RunView):
                 self._put(transaction, SQL.ADD_LAUNCH, launches)
                 self._put(transaction, SQL.ADD_TRACE, [trace_row(self.id, trace) for trace in traces])
                 if self.settings.keeps_texts:
-                    texts = [(self.id, *trace.launch, storable(trace.text)) for trace in traces if trace.text]
+                    texts = [(self.id, t.question, t.number, storable(t.text)) for t in traces if t.text]
                     transaction.executemany(SQL.ADD_TEXT, texts)
                 rows = [(self.id, *launch, amount) for launch, amount in charged]
                 if rows and transaction.executemany(SQL.CHARGE_LAUNCH, rows) != len(rows):
@@ -283,10 +283,11 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     rows, answered, tokens, prompt_tokens, wasted, cached, reused, cancelled, parts = totals
     traces = rows - cancelled
     lost, held = database.one(SQL.COUNT_LOST, id) or (0, 0)
-    price = settings.currency
-    paid = price.per_trace * (traces + wasted + whole_traces(parts)) + _token_cost(
-        database, id, settings, Usage(tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached)
-    )
+    price, cost, own = settings.currency, 0, [0, 0, 0]
+    if price.unit == "picodollars":  # traces that have a cost of their own cost that
+        cost, *own = database.one(SQL.OWN_COSTS, id) or (0,) * 4
+    usage = Usage(tokens=tokens - own[0], prompt_tokens=prompt_tokens - own[1], cached_tokens=cached - own[2])
+    paid = price.per_trace * (traces + wasted + whole_traces(parts)) + cost + price.cost(usage) - price.per_trace
     return RunSummary(
         id=id,
         state=state,
@@ -304,17 +305,6 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
         cancelled=cancelled,
         cancelled_parts=parts,
     )
-
-
-def _token_cost(database: Database, run: int, settings: RunRecord, tokens: Usage) -> int:
-    """What all ``tokens`` of a run cost; those of traces that have a cost of their own, as these say."""
-    price, cost = settings.currency, 0
-    if price.unit == "picodollars":
-        cost, *own = database.one(SQL.OWN_COSTS, run) or (0,) * 4
-        total = (tokens.tokens, tokens.prompt_tokens, tokens.cached_tokens)
-        output, prompt, cached = (number - part for number, part in zip(total, own, strict=True))
-        tokens = Usage(tokens=output, prompt_tokens=prompt, cached_tokens=cached)
-    return cost + price.cost(tokens) - price.per_trace
 
 
 def _question_row(run: int, position: int, problem: Problem) -> tuple[Any, ...]:
