@@ -390,7 +390,8 @@ class RunSpec:
 
     def to_plain(self) -> dict[str, dict[str, Any]]:
         """What JSON can hold; a policy or answer type that another process cannot make is refused."""
-        plain = asdict(self)
+        reading, spending = replace(self.reading, answer=None), replace(self.spending, policy="okg")
+        plain = asdict(replace(self, reading=reading, spending=spending))  # objects of those may be anything
         plain["spending"]["policy"] = _plain_policy(self.spending.policy)
         plain["serving"] |= {"models": list(plain["serving"]["models"]), "headers": list(self.serving.headers)}
         plain["sampling"] |= {"stop": list(self.sampling.stop), "extra_body": dict(self.sampling.extra_body)}
