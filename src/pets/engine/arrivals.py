@@ -76,11 +76,8 @@ class Arrivals:
         self._wiring, self._asking, self._launches = wiring, asking, list(launches)
         self._requests: dict[str, dict[asyncio.Task[None], TraceRequest]] = {}  # on their way, by question
 
-    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> None:
-        """The driver begins to run."""
-
-    def awaited(self) -> Iterable[AwaitedLaunches]:
-        """Launches that are on their way already, once each."""
+    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[AwaitedLaunches]:
+        """The driver begins to run; the launches that are on their way already, once each."""
         launches, self._launches = self._launches, []
         return launches
 
@@ -194,7 +191,7 @@ class StreamArrivals(Arrivals):
         self._task: asyncio.Task[None] | None = None
         self._admitting = False  # a question was taken from the source and will be open
 
-    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> None:
+    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[AwaitedLaunches]:
         """Take in questions from now on."""
         assert problems is not None
         self._room = asyncio.Semaphore(max(0, self._most - len(self._wiring.questions.by_id)))
@@ -202,6 +199,7 @@ class StreamArrivals(Arrivals):
         self._task.add_done_callback(lambda _: self._wiring.wake())
         if self._wiring.stops.drained:
             self.stop()
+        return ()
 
     @property
     def arriving(self) -> bool:

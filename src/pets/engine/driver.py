@@ -60,8 +60,7 @@ class Driver:
             with collected_apart():
                 async with asyncio.TaskGroup() as group:
                     self._group = group
-                    self.arrivals.begin(group, problems)
-                    for id, numbers, holds in self.arrivals.awaited():
+                    for id, numbers, holds in self.arrivals.begin(group, problems):
                         self._start(self.questions.get(id), numbers, holds)
                     await self._loop()
         except BaseExceptionGroup as errors:

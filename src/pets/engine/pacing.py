@@ -18,7 +18,7 @@ rest of the run goes on; once more than half cast no vote it stops.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -140,21 +140,21 @@ class Ending(NamedTuple):
     error: PetsError | None = None
 
 
+@dataclass(slots=True)
 class FirstTraces:
     """How the first ``size`` traces of a run were read, and whether more may go out.
 
-    ``keep_going`` goes on whatever they say. With ``alone=False`` they need not go out before all others: a first wave
+    ``keep_going`` goes on whatever they say. Without ``alone`` they need not go out before all others: a first wave
     of batch jobs is as large as it is.
     """
 
-    def __init__(self, size: int, *, keep_going: bool = False, alone: bool = True) -> None:
-        self.size = size
-        self.alone = alone
-        self.keep_going = keep_going
-        self.outcomes: Counter[Outcome] = Counter()
-        self._excerpts: dict[Outcome, str] = {}
-        self._answer_type = ""  # that could not read a trace
-        self._error = ""  # of a trace that failed
+    size: int
+    keep_going: bool = False
+    alone: bool = True
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    _excerpts: dict[Outcome, str] = field(default_factory=dict)
+    _answer_type: str = ""  # that could not read a trace
+    _error: str = ""  # of a trace that failed
 
     @classmethod
     def of(

@@ -227,35 +227,25 @@ def _reading_of_short(answer_type: AnswerType, text: str) -> Reading | None:
     return answer_type.read(text)
 
 
+@dataclass(slots=True, eq=False)
 class QuestionTotals:
     """What is kept of a question's traces: sums, and the surest trace of each form; there may be millions of these."""
 
-    __slots__ = (
-        "best",
-        "cancelled",
-        "cancelled_tokens",
-        "cost",
-        "cut",
-        "excerpt",
-        "failed",
-        "lost",
-        "prompt_tokens",
-        "refused",
-        "spellings",
-        "tokens",
-        "unreadable",
-        "warmup",
-    )
-
-    def __init__(self) -> None:
-        self.tokens = self.prompt_tokens = self.failed = self.cut = self.refused = self.unreadable = 0
-        self.cancelled = self.cancelled_tokens = 0
-        self.cost = 0  # picodollars, where a price is known
-        self.excerpt = ""  # of a trace without an answer, until one has one
-        self.lost = 0  # attempts that were charged and tried again
-        self.best: tuple[BestTrace, ...] = ()
-        self.spellings: dict[tuple[str, str], tuple[int, int]] = {}  # by form: how many traces, the first with a minus
-        self.warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
+    tokens: int = 0
+    prompt_tokens: int = 0
+    failed: int = 0
+    cut: int = 0
+    refused: int = 0
+    unreadable: int = 0
+    cancelled: int = 0
+    cancelled_tokens: int = 0
+    cost: int = 0  # picodollars, where a price is known
+    excerpt: str = ""  # of a trace without an answer, until one has one
+    lost: int = 0  # attempts that were charged and tried again
+    best: tuple[BestTrace, ...] = ()
+    spellings: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """By form and spelling: how many traces, and the number of the first, with a minus."""
+    warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
 
     def add(self, trace: StoredTrace, confidence_kind: str | None, price: Currency | None = None) -> None:
         """Count a trace that came back, failed or was cancelled; ``confidence_kind`` is the confidence by which a trace
