@@ -1,5 +1,7 @@
 """A mock that finds every new answer to mean the first one."""
 
+from dataclasses import replace
+
 from pets.mock import MockModel, synthetic
 from pets.mock.traces import TraceSpec, TraceText
 
@@ -10,5 +12,7 @@ class AgreeingJudge(MockModel):
     def __init__(self):
         super().__init__(synthetic(1, strength=0.5), model="judge")
 
-    def _choice(self, request, question, seed, limit):
-        return TraceText(TraceSpec(None, 1), ("1",), "stop")
+    def respond(self, request, spoiled=False):
+        response, late = super().respond(request, spoiled)
+        choices = (TraceText(TraceSpec(None, 1), ("1",), "stop"),) * len(response.choices)
+        return replace(response, choices=choices), late
