@@ -159,9 +159,9 @@ def test_pages_join_without_a_seam(store):
 
 
 def test_questions_stream_in_and_out_with_flat_memory(store):
-    many = 10_000
+    many = 30_000
     tracemalloc.start()
-    with store.create(RunRecord(1), (Problem(f"q{n}", Prompt("x" * 3000)) for n in range(many))) as run:
+    with store.create(RunRecord(1), (Problem(f"q{n}", Prompt("x" * 1000)) for n in range(many))) as run:
         assert sum(1 for _ in run.problems()) == many
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
