@@ -4,10 +4,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
 from pets.core.queues.states import StateQueue
 from pets.core.record import NULL, Record
+from pets.policies.okg import OKG
+from pets.types import Question, Trace
 
 CALLS = Counter()
 
@@ -108,3 +111,14 @@ def test_a_refit_counts_questions_in_the_same_state_together():
         vote(made, record, "A")
     ((tally, number),) = made.batch().items()
     assert tally.counts == (1,) and number == 6
+
+
+def test_what_is_cancelled_counts_against_the_cap():
+    allocator = Allocator(OKG(), Budget(total=200, cap=5), [Question(id, options=4) for id in "ab"], hurry=2.0)
+    numbers = []
+    while launches := allocator.ask(9):
+        numbers += [launch.number for launch in launches]
+        kept = {launch.question: launch for launch in reversed(launches)}.values()
+        for launch in launches:
+            allocator.tell(Trace(*launch, "AB"[launch.number % 2]) if launch in kept else Trace(*launch, part=300))
+    assert max(numbers) == 4 and allocator.stopped("a") and allocator.stopped("b")

@@ -1,7 +1,7 @@
 """The queue over belief states: questions in the same state share one entry.
 
-A state is ``(counts, nulls, pending, options, length class)``. Its score is computed once; a launch or a return moves
-one question along a memoized transition. Cost of a decision: O(log S) for S distinct states, whatever the number of
+A state is ``(counts, nulls, pending, options, length class, cancelled)``, the last 0 where no cap counts it. Its score
+is computed once; a launch or a return moves one question along a memoized transition. Cost of a decision: O(log S) for S distinct states, whatever the number of
 questions; memory O(N + S).
 
 Order: highest score first, equal scores by state key, within a state the question that entered it last.
@@ -22,7 +22,7 @@ from pets.core.tally import Tally, add_vote
 from pets.errors import InputError
 from pets.types import Launch
 
-Key = tuple[tuple[int, ...], int, int, int, int]
+Key = tuple[tuple[int, ...], int, int, int, int, int]
 
 LAUNCH = -2  # an event beside NULL (-1), GONE (-3) and "a vote for an answer that had c votes" (c >= 0)
 MARK_STRIDE = 1 << 40  # an event plus MARK_STRIDE times the question's new length class
@@ -50,7 +50,9 @@ class StateQueue(PricedQueue):
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
         mark = length_class(self._edges, record.mean_tokens)
-        state = record.state = self._state((record.counts, record.nulls, record.pending, record.options or 0, mark))
+        cancelled = record.cancelled if self._cap < math.inf else 0
+        key = (record.counts, record.nulls, record.pending, record.options or 0, mark, cancelled)
+        state = record.state = self._state(key)
         self._members[state][record] = None
         if not self._queued[state]:
             self._enter(state)
@@ -113,6 +115,10 @@ class StateQueue(PricedQueue):
         self.remove(record)
         self.add(record)
 
+    def cancelled(self, record: Record) -> None:
+        """As :meth:`Queue.cancelled`: it still counts against the cap."""
+        self.merged(record)
+
     def remove(self, record: Record) -> None:
         """Serve the question no more."""
         del self._members[record.state][record]
@@ -173,7 +179,7 @@ class StateQueue(PricedQueue):
 
     def _move(self, state: int, event: int) -> int:
         """The state after an event; kept, so that it is worked out once."""
-        counts, nulls, pending, options, mark = self._keys[state]
+        counts, nulls, pending, options, mark, cancelled = self._keys[state]
         if event == LAUNCH:
             pending += 1
         else:
@@ -184,7 +190,7 @@ class StateQueue(PricedQueue):
                 nulls += 1
             elif vote >= 0:
                 counts = add_vote(counts, vote)
-        after = self._state((counts, nulls, pending, options, mark))
+        after = self._state((counts, nulls, pending, options, mark, cancelled))
         self._after[state][event] = after
         return after
 
@@ -193,7 +199,7 @@ class StateQueue(PricedQueue):
         return sum(map(len, self._members))
 
     def _tally(self, state: int) -> Tally:
-        counts, nulls, pending, options, mark = self._keys[state]
+        counts, nulls, pending, options, mark, _ = self._keys[state]
         return Tally(counts, nulls, pending, options or None, mark=mark)
 
     def _turn_of(self, state: int) -> int:
@@ -208,7 +214,7 @@ class StateQueue(PricedQueue):
         score = self._scores[state]
         if score is None:
             tally = self._tally(state)
-            score = self._index(tally)
+            score = self._index(tally) if tally.launched + self._keys[state][-1] < self._cap else -math.inf
             if math.isnan(score):
                 raise InputError(f"{self.policy!r} gave NaN as the index of {tally}; an index is a number.")
             self._scores[state] = score
