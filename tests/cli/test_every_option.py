@@ -21,9 +21,10 @@ import pets
 from pets.cli._groups import SpecOptions, spec_fields
 from pets.cli.main import VERBS, cli
 from pets.engine import RunSpec, TokenPrice
-from pets.engine.spec import SECTION_OF, SECTIONS, SpendingSpec
+from pets.engine.spec import SECTION_OF, SECTIONS, KeepingSpec, SpendingSpec
 from pets.errors import InputError, PetsError
 from pets.mock import DistributionAnswers, Faults, MockModel, running
+from pets.store import RunRecord
 
 from ..command import run_briefly
 
@@ -128,6 +129,7 @@ LINES = {  # of every command with groups of options, enough to read all of them
     ],
 }
 COPYING = ("dataclasses", "pets.arguments")  # modules that read fields to hand them on
+STORED = {"keeps_texts": (KeepingSpec, "keep_texts")}  # what a run goes by as its store has it
 COPIES = ("RunSpec.to_plain", "RunSpec.from_plain", "RunSpec.check", "RunSpec.with_options")
 
 
@@ -161,7 +163,14 @@ def recorded_reads(classes):
             reads[type(record)].add(name)
         return object.__getattribute__(record, name)
 
+    def read_stored(record, name):
+        if name in STORED and STORED[name][0] in reads:
+            section, field = STORED[name]
+            reads[section].add(field)
+        return object.__getattribute__(record, name)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunRecord, "__getattribute__", read_stored)
         for cls in classes:
             patch.setattr(cls, "__getattribute__", read)
         yield reads
