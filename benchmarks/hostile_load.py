@@ -83,9 +83,13 @@ class Others:
             begun = time.perf_counter()
             vote = body("pets/mock", question, answer)
             asked = self._session.post(f"{self._url}/chat/completions", json=vote, headers=self._headers)
-            async with asked as reply:
-                await reply.read()
-            self.failures += reply.status != httpx.codes.OK
+            try:
+                async with asked as reply:
+                    await reply.read()
+                self.failures += reply.status != httpx.codes.OK
+            except aiohttp.ClientError as error:  # a connection that was closed is a request without an answer, too
+                print(f"others: {type(error).__name__}: {error}", file=sys.stderr)
+                self.failures += 1
             self.waits.append(time.perf_counter() - begun)
 
 

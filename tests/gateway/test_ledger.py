@@ -269,6 +269,14 @@ def test_never_over_a_limit(steps):
         assert stored(f"{folder}/g.db", "SELECT coalesce(sum(spent), 0) FROM ledger") == (ledger.total.spent,)
 
 
+def test_where_nothing_is_limited_a_refusal_says_to_try_again(store):
+    async def work(ledger):
+        refusal = ledger.refusal(ANYBODY, 1)
+        assert refusal.status == 429 and "promised to questions under way" in refusal.message
+
+    run(store, work)
+
+
 def test_dollars_are_shown_as_dollars(store):
     key = ApiKey("bob", budget=5 * 10**12)
     with open_ledger(store, currency=MONEY, total=10**12 // 4) as ledger:

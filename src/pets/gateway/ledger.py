@@ -176,11 +176,14 @@ class GatewayLedger(Ledger):
         balances = self._balances(key, self.backend.day())
         name = min(balances, key=lambda name: balances[name].free)
         limit, free, held = balances[name].limit, balances[name].free, balances[name].held
+        if limit is None:  # nothing but the plan of the stream, which other questions were promised
+            message = "The budget per question is promised to questions under way: try again."
+            return ApiError(message, status=429, code="rate_limit_exceeded", retry_after=HELD_RETRY_AFTER_S)
         whose = next(words for prefix, words in WHOSE.items() if name.startswith(prefix))
         own_refill_s = self.refills_in_s(key) if name.startswith(KEY_WINDOW) else None
         per = "" if own_refill_s is None else f" per {key.window}"
-        budget = f"{whose} budget of {self.currency.words(limit or 0)}{per}"
-        if not self.currency.counts_traces and limit is not None and amount > limit:
+        budget = f"{whose} budget of {self.currency.words(limit)}{per}"
+        if not self.currency.counts_traces and amount > limit:
             return ApiError(
                 f"The request may take {self.currency.words(amount)}, {whose} budget is "
                 f"{self.currency.words(limit)}{per}: ask for fewer 'max_tokens'.",

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy
+from pets.policies.price import PriceRule
 from pets.types import Question, Trace
 
 SEEN = []
@@ -100,3 +102,28 @@ def test_the_warm_up_of_a_question_that_has_just_arrived_is_kept():
         for launch in launches:
             allocator.tell(Trace(*launch, "A"))
     assert [verdict.traces for verdict in allocator.verdicts()] == [8, 4]
+
+
+@pytest.mark.parametrize("hurry", [0.0, 0.5, 2.0])
+def test_a_race_takes_no_warm_up_of_the_questions_to_come(hurry):
+    rng = np.random.default_rng(0)
+    allocator = Allocator(PriceRule(warmup=2, cold=True), Budget.per_window(8, 64), hurry=hurry)
+    waiting, in_flight, asked = iter(range(80)), [], set()
+    while True:
+        for number, _ in zip(waiting, range(12 - len(asked)), strict=False):
+            allocator.add(Question(f"q{number}", options=4))  # refused where its warm-up is not there
+            asked.add(f"q{number}")
+        in_flight += allocator.ask(64)
+        if not in_flight:
+            break
+        back = in_flight.pop(rng.integers(len(in_flight)))
+        allocator.tell(Trace(*back, "ABCD"[rng.choice(4, p=[0.4, 0.3, 0.2, 0.1])]))
+        if allocator.settles(back.question):
+            cancelled = [launch for launch in in_flight if launch.question == back.question]
+            in_flight = [launch for launch in in_flight if launch.question != back.question]
+            for launch in cancelled:
+                allocator.tell(Trace(*launch, part=500))
+        for id in [id for id in asked if allocator.stopped(id) and not allocator.pending(id)]:
+            allocator.withdraw(id)
+            asked.remove(id)
+    assert next(waiting, None) is None and allocator.budget.spent <= allocator.budget.total

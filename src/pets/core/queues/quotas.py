@@ -244,14 +244,13 @@ class QuotaQueue(Queue[QuotaPolicy]):
         """
         if grant.final:
             return
-        record = grant.record
-        if record.spent >= self.policy.warmup:
-            spare -= self.policy.warmup * self._coming
+        record, warmup = grant.record, self.policy.warmup
+        free = spare - warmup * self._coming  # beyond its warm-up a race takes nothing of what others were promised
         grant.needed = m = self.fewest(record)
         room = width(record.returned, m, hurry) - record.pending
         if self._budget.cap is not None:
             room = min(room, self._budget.cap - record.spent)
-        granted = max(0, min(room, spare))
+        granted = max(0, min(room, max(free, min(warmup - record.spent, spare))))
         grant.short = m - record.pending > granted
         self._owed += granted - grant.owed
         grant.total = record.spent + granted

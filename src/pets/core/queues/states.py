@@ -1,8 +1,8 @@
 """The queue over belief states: questions in the same state share one entry.
 
 A state is ``(counts, nulls, pending, options, length class, cancelled)``, the last 0 where no cap counts it. Its score
-is computed once; a launch or a return moves one question along a memoized transition. Cost of a decision: O(log S) for S distinct states, whatever the number of
-questions; memory O(N + S).
+is computed once; a launch or a return moves one question along a memoized transition. Cost of a decision: O(log S) for
+S distinct states, whatever the number of questions; memory O(N + S).
 
 Order: highest score first, equal scores by state key, within a state the question that entered it last.
 """
