@@ -174,12 +174,15 @@ def _write_keys(transaction: Database, run: int, drawn: Sampling, system: str | 
     )
 
 
+REWRITES: dict[str, Step] = {step.__name__: step for step in (costs_of_traces, specs_of_runs, keys_of_questions)}
+
+
 def _steps() -> Iterator[Step]:
     """The steps of migrations.sql: blank lines stand between them, comments are left out."""
     text = files(__package__).joinpath("migrations.sql").read_text("utf-8")
     for block in text.split("\n\n")[1:]:
         step = "\n".join(line for line in block.splitlines() if not line.startswith("--"))
-        yield globals()[step.split()[1]] if step.startswith("CALL ") else step
+        yield REWRITES[step.split()[1]] if step.startswith("CALL ") else step
 
 
 MIGRATIONS: tuple[Step, ...] = tuple(_steps())
