@@ -1,13 +1,14 @@
 """Many clients at once before a gateway whose upstream takes about 2 seconds a reply and fails now and then.
 
-    python -m benchmarks.gateway_load [REQUESTS] [CLIENTS]
+    python -m benchmarks.gateway_load [REQUESTS] [CLIENTS] [--policy POLICY]
 
 Every client asks, waits, and asks again; one request in 50 is given up by its client at a random moment. Overhead is
 what a client waits beyond the time in which the upstream, by its own clock, had a reply to the question on its way, for
 requests without a retry; it has the share of the clients and of the machine in it. How large that is says "bare": the
 same clients ask the upstream itself, with no gateway between. Beside it stand the gateway's own measure (its time less
-that in which anything was upstream) and its processor time a request. Then the ledger: every request answered or given
-up, the ledger against what the upstream counted, the gateway's memory at a tenth and at the end.
+that in which anything was upstream) and its processor time a request, which grows with the requests that a vote takes:
+POLICY is the gateway's own if not given, and `price:rounds=3` was its own before races. Then the ledger: every request
+answered or given up, the ledger against what the upstream counted, the gateway's memory at a tenth and at the end.
 """
 
 import argparse
@@ -186,13 +187,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("requests", type=int, nargs="?", default=REQUESTS)
     parser.add_argument("clients", type=int, nargs="?", default=CLIENTS)
+    parser.add_argument("--policy")
     args = parser.parse_args()
+    policy = ["--policy", args.policy] if args.policy else []
     print(__doc__)
     with tempfile.TemporaryDirectory() as folder, slow_upstream(SECONDS, FAULTS) as upstream:
         store = Path(folder) / "gateway.db"
         alone = asyncio.run(bare(upstream, args.clients, first=args.requests))
         straight = httpx.get(f"{upstream}/stats", trust_env=False).json()
-        with gateway(upstream, store, "--budget", "8x") as (url, process):
+        with gateway(upstream, store, "--budget", "8x", *policy) as (url, process):
             begun, before = time.perf_counter(), cpu_seconds(process.pid)
             load, memory = asyncio.run(drive(url, process.pid, args.requests, args.clients))
             seconds = time.perf_counter() - begun
@@ -220,7 +223,7 @@ def main() -> None:
         "memory_mb": memory,
     }
     figures |= {"statuses": dict(load.statuses), "ledger": ledger, "upstream": counted, "ledger_right": right}
-    print(json.dumps({"benchmark": "gateway_load", "requests": args.requests, "clients": args.clients} | figures))
+    print(json.dumps({"benchmark": "gateway_load", **vars(args)} | figures))
 
 
 if __name__ == "__main__":

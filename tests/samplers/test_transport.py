@@ -187,9 +187,10 @@ def test_lines_are_split_at_line_feeds_alone():
             for part in parts:
                 yield part
 
-        return [line async for line in transport.split_lines(stream(), 9)]
+        return [lines async for lines in transport.split_lines(stream(), 9)]
 
-    assert asyncio.run(go(b"a\nb\xe2\x80\xa8", b"c\n", b"d")) == [b"a\n", b"b\xe2\x80\xa8c\n", b"d"]
+    parts = b"a\nb\n\xe2\x80\xa8", b"c\n", b"d"
+    assert asyncio.run(go(*parts)) == [[b"a\n", b"b\n"], [b"\xe2\x80\xa8c\n"], [b"d"]]
     with pytest.raises(ReplyError, match="a line of over 9 bytes"):
         asyncio.run(go(b"0123456789"))
 

@@ -159,13 +159,14 @@ class ReplyMeter:
     async def read(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The parts of a reply as they go on; when the last one has come, the request is settled."""
         if self._stream:
-            async for line in split_lines(parts, MAX_REPLY_BYTES):
-                data = line[5:].strip() if line.startswith(b"data:") else b""
-                if data and data != b"[DONE]":
-                    self._size += len(data)
-                    self._read(data)
-                if not (self._hides_usage and b'"choices":[]' in data.replace(b" ", b"")):
-                    yield line
+            async for lines in split_lines(parts, MAX_REPLY_BYTES):
+                for line in lines:
+                    data = line[5:].strip() if line.startswith(b"data:") else b""
+                    if data and data != b"[DONE]":
+                        self._size += len(data)
+                        self._read(data)
+                    if not (self._hides_usage and b'"choices":[]' in data.replace(b" ", b"")):
+                        yield line
         else:
             async for part in parts:
                 self._size += len(part)

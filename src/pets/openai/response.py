@@ -44,7 +44,7 @@ class ToolCall(NamedTuple):
 class ChoiceReader:
     """One trace while it comes in."""
 
-    def __init__(self, sampling: Sampling, *, keep_parts: bool = False) -> None:
+    def __init__(self, sampling: Sampling, *, keep_raw: bool = False) -> None:
         self.text: list[str] = []
         self.thoughts: list[str] = []  # where the server sends them apart
         self.calls: dict[int, ToolCall] = {}
@@ -57,15 +57,18 @@ class ChoiceReader:
         self.alternatives: list[TokenAlternatives] = []
         self.meter = Meter(sampling.window, sampling.top_logprobs) if sampling.top_logprobs else None
         self.summary: dict[str, Any] | None = None  # confidences that the server has worked out itself
-        self.raw: Mapping[str, Any] = {}  # the last part; all of the choice in a whole body
-        self.parts: list[Mapping[str, Any]] | None = [] if keep_parts else None
+        self._keep_raw = keep_raw
+        self._whole: Mapping[str, Any] | None = None  # the choice of a whole body
+        self._joined: JoinedChoice | None = None  # that of a stream
         self.chunks = 0  # that said something
 
     def add(self, part: dict[str, Any]) -> None:
         """Take in a whole choice or a chunk of one."""
-        self.raw = part
-        if self.parts is not None and "delta" in part:
-            self.parts.append(part)
+        if self._keep_raw and "delta" in part:
+            self._joined = self._joined or JoinedChoice()
+            self._joined.add(part)
+        elif self._keep_raw:
+            self._whole = part
         size = self.bytes
         message = part.get("message") or part.get("delta") or {}
         content = part["text"] if part.get("text") is not None else message.get("content")
@@ -114,6 +117,10 @@ class ChoiceReader:
         self.characters += len(words)
         self.bytes += text_bytes(words)
 
+    def raw(self) -> Mapping[str, Any] | None:
+        """The choice as the server gave it, where it is kept."""
+        return self._whole if self._joined is None else self._joined.whole()
+
     def whole_text(self) -> str:
         """What was said, and in a line of its own what was called."""
         if not self.calls:
@@ -135,40 +142,56 @@ class ChoiceReader:
         return self.meter.result() if self.meter else None
 
 
-def joined_choice(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+class JoinedChoice:
     """A choice as a whole body would have it, from the parts of its stream.
 
-    >>> parts = [{"index": 0, "delta": {"role": "assistant", "content": word}} for word in ("It", " is")]
-    >>> joined_choice([*parts, {"index": 0, "delta": {}, "finish_reason": "stop"}])
+    >>> joined = JoinedChoice()
+    >>> for word in ("It", " is"):
+    ...     joined.add({"index": 0, "delta": {"role": "assistant", "content": word}})
+    >>> joined.add({"index": 0, "delta": {}, "finish_reason": "stop"}); joined.whole()
     {'index': 0, 'message': {'role': 'assistant', 'content': 'It is'}, 'finish_reason': 'stop'}
     """
-    choice: dict[str, Any] = {}
-    texts: dict[str, list[str]] = {}
-    message: dict[str, Any] = {}
-    calls: dict[int, dict[str, Any]] = {}
-    logprobs: list[Any] = []
-    for part in parts:
-        choice |= {name: value for name, value in part.items() if name not in ("delta", "logprobs")} | {
-            "message": message
-        }
-        logprobs += (part.get("logprobs") or {}).get("content") or ()
+
+    def __init__(self) -> None:
+        self._choice: dict[str, Any] = {}
+        self._message: dict[str, Any] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._logprobs: list[Any] = []
+
+    def add(self, part: Mapping[str, Any]) -> None:
+        """Take in the next part."""
+        for name, value in part.items():
+            if name == "delta":
+                self._choice["message"] = self._message
+            elif name != "logprobs":
+                self._choice[name] = value
+            elif value:
+                self._logprobs += value.get("content") or ()
         for name, value in part["delta"].items():
             if name == "tool_calls" and isinstance(value, list):
-                for place, piece in enumerate(value):
-                    call = calls.setdefault(int(piece.get("index", place)), {})
-                    function, more = call.get("function") or {}, piece.get("function") or {}
-                    arguments = (function.get("arguments") or "") + (more.get("arguments") or "")
-                    call |= {key: item for key, item in piece.items() if key != "index" and item is not None}
-                    call["function"] = {**more, **function, "arguments": arguments}
+                self._add_calls(value)
             elif name != "role" and isinstance(value, str):
-                texts.setdefault(name, []).append(value)
-                message[name] = ""
-            elif value is not None or name not in message:
-                message[name] = value
-    message |= {name: "".join(words) for name, words in texts.items()}
-    if calls:
-        message["tool_calls"] = [call for _, call in sorted(calls.items())]
-    return choice | {"logprobs": {"content": logprobs}} if logprobs else choice
+                if name not in self._texts:
+                    self._texts[name], self._message[name] = [], ""
+                self._texts[name].append(value)
+            elif value is not None or name not in self._message:
+                self._message[name] = value
+
+    def _add_calls(self, pieces: Sequence[Mapping[str, Any]]) -> None:
+        for position, piece in enumerate(pieces):
+            call = self._calls.setdefault(int(piece.get("index", position)), {})
+            function, more = call.get("function") or {}, piece.get("function") or {}
+            arguments = (function.get("arguments") or "") + (more.get("arguments") or "")
+            call |= {key: item for key, item in piece.items() if key != "index" and item is not None}
+            call["function"] = {**more, **function, "arguments": arguments}
+
+    def whole(self) -> dict[str, Any]:
+        """All of it."""
+        self._message |= {name: "".join(words) for name, words in self._texts.items()}
+        if self._calls:
+            self._message["tool_calls"] = [call for _, call in sorted(self._calls.items())]
+        return self._choice | {"logprobs": {"content": self._logprobs}} if self._logprobs else self._choice
 
 
 def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
@@ -193,7 +216,7 @@ def token_count(usage: object, name: str) -> int | None:
     >>> token_count({"completion_tokens": 5}, "completion_tokens"), token_count({"prompt_tokens": -5}, "prompt_tokens")
     (5, None)
     """
-    count = usage.get(name) if isinstance(usage, Mapping) else None
+    count = usage.get(name) if isinstance(usage, dict) else None
     return count if type(count) is int and 0 <= count <= MAX_CLAIMED_TOKENS else None
 
 
@@ -313,7 +336,7 @@ class ResponseReader:
         for position, part in enumerate(choices):
             index = int(part.get("index", position))
             if (choice := self._choices.get(index)) is None:
-                choice = self._choices[index] = ChoiceReader(self._sampling, keep_parts=self._keep_raw)
+                choice = self._choices[index] = ChoiceReader(self._sampling, keep_raw=self._keep_raw)
             choice.add(part)
             if len(choices) == 1 and part.get("finish_reason") and usage:
                 choice.usage = told
@@ -394,7 +417,7 @@ class ResponseReader:
                     tokens,
                     prompt_tokens or None,  # none has 0
                     choice.confidence(tokens),
-                    (joined_choice(choice.parts) if choice.parts else choice.raw) if self._keep_raw else None,
+                    choice.raw(),
                     choice.bytes,
                     claimed_more,
                     cached_tokens,

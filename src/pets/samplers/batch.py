@@ -489,8 +489,8 @@ class OpenAIBatches:
                 kept.seek(0)
                 kept.truncate()
                 async with self._open("GET", f"/files/{file}/content") as response:
-                    async for line in split_lines(parts_of(response, MAX_OUTPUT_BYTES), MAX_LINE_BYTES):
-                        kept.write(line)
+                    async for lines in split_lines(parts_of(response, MAX_OUTPUT_BYTES), MAX_LINE_BYTES):
+                        kept.writelines(lines)
 
             await self._retried(fetch)
             kept.seek(0)

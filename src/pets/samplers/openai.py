@@ -46,6 +46,7 @@ LARGE_REPLY_BYTES = 1 << 20  # more is read in a thread
 ENDING_S = 0.5  # in which a server ends a stream whose client has closed its side
 MOST_IGNORED_CLOSINGS = 3  # before a server is taken for one that reads no further
 MAX_STREAM_TOKENS = 1 << 18  # of a trace without a limit, read from a stream
+DONE = b"[DONE]"  # the last event
 EVENT_BYTES = 1 << 10  # of a stream per token, at most, without log-probabilities
 LOGPROB_BYTES = 256  # per token and candidate, at most
 
@@ -298,15 +299,17 @@ class OpenAISampler(Sampler):
     ) -> None:
         if stream is not None:
             stream.begin(response)
-        async for line in split_lines(parts_of(response, max_bytes), self._max_reply_bytes):
-            if line.startswith(b"data:"):
-                data = line[5:].strip()
-                if data == b"[DONE]":
-                    return
-                reader.read(self._redactor.data(data))
-                if stream is not None:
-                    reader.note_written(stream.written, asyncio.get_running_loop().time())
-                    self._streaming.told |= stream.written.told
+        parts = self._redactor.stream(parts_of(response, max_bytes))
+        async for lines in split_lines(parts, self._max_reply_bytes):
+            events = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+            done = DONE in events
+            for event in events[: events.index(DONE)] if done else events:
+                reader.read(event)
+            if stream is not None and events:
+                reader.note_written(stream.written, asyncio.get_running_loop().time())
+                self._streaming.told |= stream.written.told
+            if done:
+                return
 
     @asynccontextmanager
     async def _post(self, url: str, body: Mapping[str, object]) -> AsyncIterator["aiohttp.ClientResponse"]:

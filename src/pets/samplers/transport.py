@@ -257,16 +257,17 @@ async def start_of_reply(response: "aiohttp.ClientResponse") -> bytes:
     return bytes(parts)
 
 
-async def split_lines(parts: AsyncIterator[bytes], max_line_bytes: int) -> AsyncIterator[bytes]:
-    """Lines with their ends, split at line feeds alone: U+2028 may stand within JSON."""
+async def split_lines(parts: AsyncIterator[bytes], max_line_bytes: int) -> AsyncIterator[list[bytes]]:
+    """The lines that each part completes, with their ends; split at line feeds alone: U+2028 may stand within JSON."""
     rest = bytearray()
     async for part in parts:
         first, *others = part.split(b"\n")
         rest += first
-        for line in others:
-            yield bytes(rest) + b"\n"
-            rest = bytearray(line)
+        if others:
+            *lines, last = [bytes(rest), *others]
+            yield [line + b"\n" for line in lines]
+            rest = bytearray(last)
         if len(rest) > max_line_bytes:
             raise ReplyError(f"the server's stream has a line of over {max_line_bytes} bytes; the rest was not read.")
     if rest:
-        yield bytes(rest)
+        yield [bytes(rest)]
