@@ -40,8 +40,8 @@ from benchmarks import gateway_load, okg_scale
 from benchmarks._postgres import postgres
 from benchmarks._slow_upstream import slow_upstream
 from pets.core.budget import Currency
-from pets.gateway.ledger_backend import TOTAL, Charge, Reservation
-from pets.gateway.shared_store import Operation, SharedStore
+from pets.gateway.ledger_store import TOTAL, Charge, Operation, Reservation
+from pets.gateway.shared_store import SharedStore
 from pets.registry import make_policy
 from pets.store.postgres import connect
 

@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks._postgres import postgres
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
-from pets.gateway.ledger_backend import Charge
-from pets.gateway.postgres_backend import PostgresBackend
+from pets.gateway.ledger_backend import LedgerBackend
+from pets.gateway.ledger_store import Charge
 from pets.gateway.shared_store import SharedStore
 from pets.store.postgres import Connection, connect
 
@@ -35,7 +35,7 @@ REFUSED = 100  # reservations that the total does not pay for
 
 async def work(url: str, reservations: int, clients: int, total: int) -> dict[str, object]:
     """One replica: its reservations, how long each took, and how many were refused."""
-    ledger = GatewayLedger(PostgresBackend(SharedStore(url)), total=total)
+    ledger = GatewayLedger(LedgerBackend(SharedStore(url)), total=total)
     await ledger.begin()
     left, seconds, made, refused = iter(range(reservations)), list[float](), list[int](), 0
     print("ready", flush=True)

@@ -55,7 +55,8 @@ from pets.engine.submissions import Places, VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
-from pets.gateway.sqlite_backend import SQLiteBackend
+from pets.gateway.ledger_backend import LedgerBackend
+from pets.gateway.sqlite_store import SQLiteStore
 from pets.policies.price import PriceRule
 from pets.policies.uniform import Uniform
 from pets.questions import Problem
@@ -547,7 +548,7 @@ class GatewayWorld(World):
         self.rounds = random.Random(f"{seed} rounds").choice([0, 2])
 
     async def work(self, rng: random.Random) -> bool:
-        self.ledger = ledger = GatewayLedger(SQLiteBackend(self.store), total=self.limit)
+        self.ledger = ledger = GatewayLedger(LedgerBackend(SQLiteStore(self.store)), total=self.limit)
         several = rng.random() < 0.5
         driver, submissions = assemble_submissions(
             Allocator(PriceRule(rounds=self.rounds), Budget.per_window(4, 32, cap=16)),

@@ -21,9 +21,9 @@ from pets.errors import StateError
 from pets.gateway import shared_store
 from pets.gateway.auth import ApiKey, KeyStore
 from pets.gateway.ledger import GatewayLedger
-from pets.gateway.postgres_backend import PostgresBackend
+from pets.gateway.ledger_backend import LedgerBackend
 from pets.gateway.shared_store import SharedStore
-from pets.gateway.sqlite_backend import SQLiteBackend
+from pets.gateway.sqlite_store import SQLiteStore
 from pets.mock import MockModel, running, synthetic
 from pets.openai.batch import BatchReplies, custom_id
 from pets.plans import read_plan
@@ -103,7 +103,7 @@ def test_an_old_run_that_is_finished_takes_a_top_up(path):
 
 
 def test_an_old_gateways_spend_and_key_count(path):
-    with closing(SQLiteBackend(path)) as backend:
+    with closing(LedgerBackend(SQLiteStore(path))) as backend:
         assert backend.keys.find(SECRET) == ApiKey("alice", budget=500)
         ledger = GatewayLedger(backend, total=5000)
         assert ledger.total.spent == 19 + 4  # what was in flight when it was killed counts as spent
@@ -284,14 +284,14 @@ def test_the_command_of_a_golden_run_that_is_finished_pays_for_nothing(golden, s
 
 def test_the_keys_and_the_spend_of_a_golden_gateway_count(golden):
     held = HELD["gateway"]
-    with closing(SQLiteBackend(golden("gateway"))) as backend:
+    with closing(LedgerBackend(SQLiteStore(golden("gateway")))) as backend:
         check_gateway(held, backend.keys, GatewayLedger(backend, total=5000))
 
 
 def test_the_keys_and_the_spend_of_a_golden_shared_ledger_count(golden, monkeypatch):
     monkeypatch.setattr(shared_store, "DEAD_AFTER_S", 0.6)
     held, url = HELD["shared gateway"], golden("postgres")
-    with closing(PostgresBackend(SharedStore(url, "the next"))) as backend:
+    with closing(LedgerBackend(SharedStore(url, "the next"))) as backend:
         ledger = GatewayLedger(backend, total=5000)
         assert ledger.total.spent == sum(spent for spent, _ in held["spent and held"].values())
         assert ledger.total.held == sum(on_its_way for _, on_its_way in held["spent and held"].values())

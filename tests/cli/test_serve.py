@@ -15,7 +15,7 @@ from pets.cli.main import cli
 from pets.cli.serve import SpendOptions
 from pets.engine import TokenPrice
 from pets.errors import BudgetError, InputError
-from pets.gateway.ledger_backend import SpendRateLimit
+from pets.gateway.ledger_store import SpendRateLimit
 from pets.mock import DistributionAnswers, MockModel, running
 
 from ..command import pets

@@ -16,7 +16,8 @@ from pets.engine.submissions import Places, VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
-from pets.gateway.sqlite_backend import SQLiteBackend
+from pets.gateway.ledger_backend import LedgerBackend
+from pets.gateway.sqlite_store import SQLiteStore
 from pets.policies.price import PriceRule
 from pets.policies.uniform import Uniform
 from pets.samplers import Completion, Sampler, Sampling
@@ -181,7 +182,7 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
     limit = rng.choice([None, 5, 40])
 
     async def serve():
-        ledger = GatewayLedger(SQLiteBackend(), total=limit)
+        ledger = GatewayLedger(LedgerBackend(SQLiteStore()), total=limit)
         concurrency, shared = rng.choice([1, 4, 64]), rng.random() < 0.5
         driver, submissions = assemble_submissions(
             Allocator(PriceRule(rounds=2), Budget.per_window(4, 32, cap=16)),

@@ -13,9 +13,9 @@ from pets.gateway import Settings, build_gateway, running
 from pets.gateway.app import app
 from pets.gateway.auth import KeyStore
 from pets.gateway.ledger import GatewayLedger, RequestAccount
-from pets.gateway.postgres_backend import PostgresBackend
+from pets.gateway.ledger_backend import LedgerBackend
 from pets.gateway.shared_store import SharedStore
-from pets.gateway.sqlite_backend import SQLiteBackend
+from pets.gateway.sqlite_store import SQLiteStore
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.samplers import Completion, Sampler
@@ -135,11 +135,7 @@ async def ask_in_process(state, pets=None, headers=None, **fields):
 @contextlib.contextmanager
 def open_ledger(location, clock=time.time, **options):
     """The ledger of a store, a file's or a server's; what is left is written at the end."""
-    backend = (
-        PostgresBackend(SharedStore(location), clock=clock)
-        if is_shared(location)
-        else SQLiteBackend(location, clock=clock)
-    )
+    backend = LedgerBackend((SharedStore if is_shared(location) else SQLiteStore)(location, clock=clock))
     with contextlib.closing(backend):
         yield GatewayLedger(backend, **options)
 

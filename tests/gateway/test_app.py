@@ -17,7 +17,7 @@ from pets.core.certificate import Decision
 from pets.core.tally import Tally
 from pets.engine.progress import policy_certificate
 from pets.errors import InputError
-from pets.gateway import Settings, build_gateway, running, sqlite_backend
+from pets.gateway import Settings, build_gateway, ledger_backend, running
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock import running as mock_running
 from pets.policies.price import PriceRule
@@ -151,9 +151,9 @@ def test_forty_pipelines_that_nobody_reads_cost_little_and_hold_up_no_other(gate
 
 
 def test_a_full_disk_is_a_503_with_a_reason_until_it_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_backend, "RETRY_S", 0.01)
+    monkeypatch.setattr(ledger_backend, "RETRY_S", 0.01)
     with run_gateway(store=tmp_path / "g.db", mean_budget=4) as gateway, ThreadPoolExecutor(8) as pool:
-        database = gateway.ledger.backend.writer.database
+        database = gateway.ledger.backend.store.database
 
         def ask_many(count):
             return list(pool.map(lambda _: gateway.ask("easy"), range(count)))

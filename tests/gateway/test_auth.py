@@ -13,7 +13,7 @@ import pytest
 from pets.errors import InputError
 from pets.gateway import Settings, build_gateway
 from pets.gateway.auth import BUDGET_WINDOWS, DAY_S, ApiKey, KeyStore, RequestRates, window_number, window_start
-from pets.gateway.sqlite_backend import SQLiteBackend
+from pets.gateway.sqlite_store import SQLiteStore
 from pets.openai.errors import ApiError
 from pets.store.store import open_database
 
@@ -178,7 +178,7 @@ def test_a_budget_in_another_unit_than_the_gateways_is_refused(tmp_path):
     secret = add_key(store, "bob", budget=5 * 10**12, unit="picodollars")
     with pytest.raises(InputError, match="budget of key 'bob' is in dollars, this gateway counts traces"):
         build_gateway("http://127.0.0.1:9/v1", Settings.of(policy="online_grid"), store=store)
-    with contextlib.closing(SQLiteBackend(store)) as backend:  # nothing keeps the store
+    with contextlib.closing(SQLiteStore(store)) as backend:  # nothing keeps the store
         backend.keys.revoke("bob")
     with run_gateway(store=store) as gateway, beside(store) as keys:
         late = keys.add("carol", budget=5, unit="tokens")

@@ -17,7 +17,7 @@ from pets.core.budget import Currency
 from pets.errors import BusyError, RefusedError, ReplyError, UnreachableError
 from pets.gateway import Limits, Settings, build_gateway, running
 from pets.gateway.auth import ANYBODY
-from pets.gateway.ledger_backend import SpendRateLimit
+from pets.gateway.ledger_store import SpendRateLimit
 from pets.mock import Faults, MockModel, synthetic
 from pets.store.store import open_database
 

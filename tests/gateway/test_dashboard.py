@@ -10,7 +10,7 @@ from pets.errors import UnreachableError
 from pets.gateway import Settings
 from pets.gateway.auth import ANYBODY, ApiKey, KeyStore
 from pets.gateway.dashboard import SHOWN_KEYS, Dashboard
-from pets.gateway.ledger_backend import SpendRateLimit
+from pets.gateway.ledger_store import SpendRateLimit
 from pets.openai.errors import ApiError
 from pets.store.store import open_database
 

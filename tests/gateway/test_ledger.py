@@ -14,7 +14,7 @@ from pets.engine.fetch import TraceRequest
 from pets.errors import BudgetError
 from pets.gateway.auth import ANYBODY, BUDGET_WINDOWS, DAY_S, ApiKey, window_number
 from pets.gateway.ledger import RequestAccount
-from pets.gateway.ledger_backend import Charge, SpendRateLimit
+from pets.gateway.ledger_store import Charge, SpendRateLimit
 from pets.samplers import Prompt, Sampling
 from pets.store import StoredTrace
 from pets.store.store import open_database

@@ -8,8 +8,8 @@ import pytest
 from pets.core.budget import Currency
 from pets.errors import StateError
 from pets.gateway import shared_store
-from pets.gateway.ledger_backend import Charge, Reservation
-from pets.gateway.shared_store import MAX_BALANCE, Operation, SharedStore
+from pets.gateway.ledger_store import Charge, Operation, Reservation
+from pets.gateway.shared_store import MAX_BALANCE, SharedStore
 
 NAMES = ("key a", "key b", "total")
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pets.gateway.ledger_backend import Charge, Reservation
+from pets.gateway.ledger_store import Charge, Reservation
 from pets.gateway.metrics import (
     GAUGES,
     LATEST_ROWS,

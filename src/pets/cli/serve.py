@@ -20,7 +20,7 @@ from pets.core.budget import Currency
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError
 from pets.gateway import Limits, Settings
-from pets.gateway.ledger_backend import SpendRateLimit
+from pets.gateway.ledger_store import SpendRateLimit
 from pets.gateway.settings import SERVED
 from pets.gateway.telemetry import log_to
 from pets.openai.headers import parse_headers

@@ -9,9 +9,10 @@ responses.py      responses: JSON and server-sent events
 openapi.py        the gateway's OpenAPI description
 auth.py           API keys, kept as hashes
 ledger.py         the budget: held before a request goes upstream, settled after it
-ledger_backend.py the store under it: rows, balances, and what a store of them does
-sqlite_backend.py a file's or memory's, for one gateway: its rows, durable when awaited
-postgres_backend.py  one budget for replicas on one PostgreSQL; shared_store.py its transactions
+ledger_backend.py what it reserves and settles, written in batches; a store that fails, tried again
+ledger_store.py   rows, balances, and what a store of them does
+sqlite_store.py   a file or memory, of one gateway
+shared_store.py   a PostgreSQL, of replicas with one budget
 metrics.py        what is counted, in all and for each key: a Prometheus registry each
 stats.py          the dashboard's numbers, read from a registry, and its snapshots of an hour and a day
 recent_questions.py  the latest votes in full

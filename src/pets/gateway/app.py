@@ -35,13 +35,14 @@ from pets.gateway.auth import KeyStore, refuse_foreign_site
 from pets.gateway.completions import Voting
 from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import GatewayLedger
-from pets.gateway.ledger_backend import LedgerBackend, SpendRateLimit
+from pets.gateway.ledger_backend import LedgerBackend
+from pets.gateway.ledger_store import LedgerStore, SpendRateLimit
 from pets.gateway.pages import DASHBOARD_REFRESH_S, Pages
 from pets.gateway.paid_traces import PaidTraces
 from pets.gateway.passthrough import PassThrough
 from pets.gateway.requests import CHAT, FORMS
 from pets.gateway.settings import Settings
-from pets.gateway.sqlite_backend import SQLiteBackend
+from pets.gateway.sqlite_store import SQLiteStore
 from pets.gateway.state import GatewayState
 from pets.gateway.upstream import Upstream, api_error
 from pets.openai.errors import ApiError
@@ -88,7 +89,7 @@ def build_gateway(
     cached_answer_type(spec.get("answer"))  # a wrong one is said now, and loading takes a while: not in a request
     allocator = _allocator(spec, mean_budget)
     servers = Upstream(upstream, models=models, key=key, headers=headers, timeout=spec.serving.timeout)
-    backend = _backend(store, durability, allocator)
+    backend = LedgerBackend(_ledger_store(store, durability), allocator)
     keys = backend.keys
     try:
         keys.check_units((currency or Currency()).unit)
@@ -119,14 +120,13 @@ def build_gateway(
     )
 
 
-def _backend(store: str | PathLike[str], durability: Durability, allocator: Allocator) -> LedgerBackend:
-    """What the ledger is kept in; a PostgreSQL is shared with other gateways, with whose allocators this one plans."""
+def _ledger_store(store: str | PathLike[str], durability: Durability) -> LedgerStore:
+    """What the ledger is kept in; a PostgreSQL is shared with other gateways."""
     if not is_shared(store):
-        return SQLiteBackend(store, durability)
-    from pets.gateway.postgres_backend import PostgresBackend  # an extra
-    from pets.gateway.shared_store import SharedStore
+        return SQLiteStore(store, durability)
+    from pets.gateway.shared_store import SharedStore  # an extra
 
-    return PostgresBackend(SharedStore(str(store)), allocator)
+    return SharedStore(str(store))
 
 
 def _allocator(spec: RunSpec, mean_budget: float) -> Allocator:

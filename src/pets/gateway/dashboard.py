@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from pets.gateway.auth import ApiKey, window_start
-from pets.gateway.ledger_backend import Balance
+from pets.gateway.ledger_store import Balance
 from pets.gateway.state import GatewayState
 from pets.gateway.stats import RESOLUTIONS
 from pets.openai.errors import ApiError
@@ -28,7 +28,7 @@ class Dashboard:
         name, metrics = self._name(key, of_key), self._state.metrics
         share = metrics.share_of(name)
         numbers = share.stats.now()
-        spent_per_second, replica = numbers.pop("spent_per_second"), self._state.ledger.backend.replica
+        spent_per_second, replica = numbers.pop("spent_per_second"), self._state.ledger.backend.store.replicas
         own = {"name": replica[0]} if replica is not None and key.admin else {}  # which is a machine's
         return numbers | {
             "at": share.stats.clock(),

@@ -79,7 +79,7 @@ class ApiEndpoint:
         if not key.is_in(unit):  # it was added while the gateway runs
             words = f"This key's budget is in {unit_shown(key.unit)}, this gateway counts {unit_shown(unit)}."
             raise ApiError(words, status=403, code="wrong_unit")
-        _, gateways = self._state.ledger.backend.replica or ("", 1)
+        _, gateways = self._state.ledger.backend.store.replicas or ("", 1)
         self._state.rates.check(key, gateways)
         return key
 

@@ -29,14 +29,14 @@ from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, StateError
 from pets.gateway.auth import ANYBODY, BUDGET_WINDOWS, ApiKey, utc_words, window_start
-from pets.gateway.ledger_backend import (
+from pets.gateway.ledger_backend import LedgerBackend
+from pets.gateway.ledger_store import (
     KEY,
     KEY_WINDOW,
     TOTAL,
     WINDOW,
     Balance,
     Charge,
-    LedgerBackend,
     Reservation,
     SpendRateLimit,
     key_window_names,
@@ -149,14 +149,14 @@ class GatewayLedger(Ledger):
         """The seconds until the present window of the key's budget ends; None where it is for the key's life."""
         if key.window is None:
             return None
-        return window_start(key.window, self.backend.day(), 1) - self.backend.now()
+        return window_start(key.window, self.backend.day(), 1) - self.backend.store.now()
 
     def window(self) -> tuple[Balance, SpendRateLimit, float] | None:
         """The balance of the present window of time, its limit, and the seconds until it ends; None without windows."""
         if (limit := self._rate_limit) is None:
             return None
         balance = self.backend.balance(self.backend.window(limit))
-        return balance, limit, limit.seconds_left(self.backend.now())
+        return balance, limit, limit.seconds_left(self.backend.store.now())
 
     def left(self, key: ApiKey) -> int | None:
         """What this key may still spend; None where nothing limits it."""
@@ -201,10 +201,10 @@ class GatewayLedger(Ledger):
             )
         refill_s, anew = own_refill_s, ""
         if own_refill_s is not None:
-            anew = f" It begins anew at {utc_words(self.backend.now() + own_refill_s)}."
+            anew = f" It begins anew at {utc_words(self.backend.store.now() + own_refill_s)}."
             anew = anew if free + held > 0 else f" This request may take {self.currency.words(amount)}.{anew}"
         elif name.startswith(WINDOW) and self._rate_limit is not None:
-            refill_s = self._rate_limit.seconds_left(self.backend.now())
+            refill_s = self._rate_limit.seconds_left(self.backend.store.now())
         left, smaller = free + held, "fewer 'max_tokens'"
         if self.currency.counts_traces:
             left, smaller = free, "fewer traces ('pets.max_traces', or 'n' of a plain request)"
@@ -276,7 +276,8 @@ class GatewayLedger(Ledger):
         account.cancelled += len(traces)
         account.estimated += request.estimated
         account.spent += cost
-        self.settle(reservation, Charge(cost, 0, tokens, prompt_tokens, request.estimated, 0, len(traces)))
+        used = min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)
+        self.settle(reservation, Charge(cost, 0, *used, request.estimated, 0, len(traces)))
 
     def _settle_delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         if (reservation := self._ended(request)) is None:
@@ -303,10 +304,12 @@ class GatewayLedger(Ledger):
         """
         held = traces * self.trace_cost(account)
         most = traces, held, traces * account.max_tokens, traces * account.prompt_tokens
+        if max(most) > MAX_AMOUNT:
+            return None
         while True:
             day = self.backend.day()
             balances = {} if account.kind == "fallback" else self._balances(account.key, day)
-            if held > min((MAX_AMOUNT, *(balance.free for balance in balances.values()))):
+            if any(held > balance.free for balance in balances.values()):
                 return None
             about = account.key.name, account.request, account.kind, account.model, self.currency.unit
             limits = tuple((name, balance.limit) for name, balance in balances.items())

@@ -1,191 +1,105 @@
-"""``LedgerBackend``: the store under a gateway's ledger, its rows and its balances.
+"""``LedgerBackend``: writes a gateway's reservations and settlements to its store, many in one transaction.
 
-A row is a reservation, settled or not; a balance is what was spent and is held of one limit, by the name that rows and
-replicas know it by: ``total``, ``key NAME``, ``window SECONDS NUMBER``, ``key-window NAME day NUMBER`` (and so of its
-week and its month, whether or not the key's budget is for one: it may be at any time).
+The law of :mod:`pets.gateway.ledger` holds at every moment, for all gateways that share a store together. The store
+decides what is free; the balances here are what it said last, with what is on its way to it, so that most requests that
+cannot be paid for are refused without asking.
 
-:class:`pets.gateway.sqlite_backend.SQLiteBackend` keeps them in a file or in memory, for one gateway,
-:class:`pets.gateway.postgres_backend.PostgresBackend` in a server, for gateways that share one budget.
+What only has to survive the end of this process takes a few microseconds to commit to a file, less than it takes to
+wake a thread: the event loop commits it itself, at the end of its turn, for all requests of that turn. What waits for a
+disk, a server or another process is handed to a thread, which takes all that is waiting into one transaction.
+
+An operation's way (loop: the event loop; thread: the backend's own):
+
+    settle() ---> pending --settle_delay_s later--+
+    reserve() --> pending --end of this turn------+--> _flush (loop)
+                                                         |
+             the store commits at once                   |  it does not, it fails, or the thread has others before it
+                     +-----------------------------------+------------------+
+                     v                                                      v
+           _end (loop): reserve() returns <---- _told (loop) <---- _work (thread)
+
+While the thread has anything (``_handed`` > 0) all else goes behind it: operations are committed in order, and only one
+of loop and thread uses the connection at a time.
+
+A transaction that fails (a full disk, a server that is away) sets ``failure``: its reservations raise it, and so does
+every reservation from then on, at once; settlements wait. Every RETRY_S the thread tries again, at the end for
+CLOSE_TIMEOUT_S; once it succeeds, ``failure`` is cleared, and the store has all that is in memory. A reservation whose
+transaction broke off may have been made: it is taken back with the first transaction that follows.
 """
 
 import asyncio
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 
+from pets.core.allocator import Allocator
 from pets.core.budget import Currency
-from pets.errors import InputError
-from pets.gateway.auth import BUDGET_WINDOWS, DAY_S, KeyStore, window_number, window_start
-
-TOTAL = "total"
-KEY = "key "  # how the names of keys' balances begin
-WINDOW = "window "  # and those of windows'
-KEY_WINDOW = "key-window "  # and those of keys' windows
-
-# What a row has cost in the present unit: as it was charged; by the tokens that were charged where that was another
-# unit; as the longest trace where they were not kept.
-COST_NOW = (
-    "CASE WHEN unit = ?1 THEN spent WHEN spent = 0 AND delivered + cancelled = 0 THEN 0 "
-    "WHEN delivered = 0 AND coalesce(tokens, 0) = 0 THEN traces * ?2 "
-    "ELSE ?3 * (CASE WHEN delivered = 0 THEN traces ELSE delivered END) + ?4 * tokens + ?5 * prompt_tokens END"
+from pets.core.queues import ReplicaTotals
+from pets.errors import PetsError, StateError
+from pets.gateway.auth import DAY_S, KeyStore
+from pets.gateway.ledger_store import (
+    KEY_WINDOW,
+    WINDOW,
+    Balance,
+    Charge,
+    LedgerStore,
+    Operation,
+    Reservation,
+    SpendRateLimit,
+    StoreSnapshot,
+    key_window_names,
 )
-IN_WINDOWS = (f"sum(CASE WHEN coalesce(day * 86400.0, at) >= ?{n} THEN {COST_NOW} ELSE 0 END)" for n in (6, 7, 8))
-TOTALS = (
-    f"SELECT key, sum({COST_NOW}), sum(CASE WHEN unit != ?1 THEN 1 ELSE 0 END), {', '.join(IN_WINDOWS)} "
-    "FROM ledger WHERE kind != 'fallback' AND spent IS NOT NULL GROUP BY key"
-)
-SPENT_SINCE = (
-    f"SELECT coalesce(sum({COST_NOW}), 0) FROM ledger WHERE kind != 'fallback' AND spent IS NOT NULL AND at >= ?6"
-)
+from pets.gateway.telemetry import LOGGER
+
+RETRY_S = 1.0  # between two tries to write to a store that failed
+CLOSE_TIMEOUT_S = 10.0  # that the end tries to
+MAX_BATCH = 500  # operations in one transaction, before more are added
 
 
-def prices_of(currency: Currency) -> tuple[str, int, int, int, int]:
-    """The values that TOTALS and SPENT_SINCE take first."""
-    return (currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token)
+class LedgerBackend:
+    """Reserves and settles in a store: opened, used in one event loop, closed. ``allocator`` plans as one with those of
+    other gateways on the same store: each sees within a second what the others took.
 
-
-def window_starts(day: int) -> tuple[float, ...]:
-    """The values that TOTALS takes then: when the windows of a day began."""
-    return tuple(float(window_start(window, day)) for window in BUDGET_WINDOWS)
-
-
-@lru_cache(maxsize=4096)
-def key_window_names(key: str, day: int) -> tuple[str, ...]:
-    """The names of the balances of a key's windows on a day, in the order of BUDGET_WINDOWS.
-
-    >>> key_window_names("alice", 20775)
-    ('key-window alice day 20775', 'key-window alice week 2968', 'key-window alice month 24322')
-    """
-    return tuple(f"{KEY_WINDOW}{key} {window} {window_number(window, day)}" for window in BUDGET_WINDOWS)
-
-
-@dataclass(frozen=True, slots=True)
-class SpendRateLimit:
-    """At most ``amount`` in every window of ``seconds``; windows are counted from the epoch."""
-
-    amount: int
-    seconds: float
-
-    def __post_init__(self) -> None:
-        if self.amount < 0 or self.seconds <= 0:
-            found = f"got {self.amount} in {self.seconds:g} seconds"
-            raise InputError(f"an allowance is 0 or more in a window of more than 0 seconds; {found}.")
-
-    def window(self, now: float) -> tuple[str, float]:
-        """The name of the balance of the window at this time, and when it began.
-
-        >>> SpendRateLimit(5, 60).window(130.0)
-        ('window 60 2', 120)
-        """
-        number = int(now // self.seconds)
-        return f"{WINDOW}{self.seconds:g} {number}", number * self.seconds
-
-    def seconds_left(self, now: float) -> float:
-        """How long the window at this time still lasts."""
-        return self.seconds - now % self.seconds
-
-
-@dataclass(slots=True)
-class Balance:
-    """One limit (``None``: no limit), what was spent of it and what is held.
-
-    ``is_known`` says whether ``spent`` is all that was spent: not before a store that others share has told. What such
-    a store does not have yet is on its way to it.
+    The balances belong to the event loop; the store to the thread, while that has anything.
     """
 
-    limit: int | None = None
-    spent: int = 0
-    held: int = 0
-    is_known: bool = True
-    _spent_on_its_way: int = 0
-    _held_on_its_way: int = 0
-
-    @property
-    def free(self) -> float:
-        """What may still be held."""
-        return math.inf if self.limit is None else self.limit - self.spent - self.held
-
-    def move(self, spent: int, held: int) -> None:
-        """Count amounts as on their way to the store; negative ones as no longer."""
-        self._spent_on_its_way += spent
-        self._held_on_its_way += held
-        self.spent += spent
-        self.held += held
-
-    def stored(self, spent: int, held: int) -> None:
-        """Take over what the store has; what is on its way is added."""
-        self.spent, self.held = spent + self._spent_on_its_way, held + self._held_on_its_way
-        self.is_known = True
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """A row of the ledger: what is held for one upstream request, whose tokens are the most that it may take.
-
-    ``limits`` are the names of the balances in which it is held, with their limits; none for what the budget does not
-    pay for. ``day`` is the number of the day in whose windows it counts.
-    """
-
-    id: int
-    key: str
-    request: str
-    kind: str
-    model: str
-    unit: str
-    traces: int
-    held: int
-    tokens: int
-    prompt_tokens: int
-    day: int
-    limits: tuple[tuple[str, int | None], ...]
-
-
-class Charge(NamedTuple):
-    """What a reservation is settled with; nothing of it where the server did not sample."""
-
-    spent: int = 0
-    delivered: int = 0
-    tokens: int = 0
-    prompt_tokens: int = 0
-    estimated: int = 0
-    claimed_more: int = 0
-    cancelled: int = 0
-
-
-class LedgerBackend(ABC):
-    """Where a gateway's reservations and balances are kept: opened, used in one event loop, closed.
-
-    ``keys`` are the store's API keys.
-    """
-
-    def __init__(self, keys: KeyStore, clock: Callable[[], float]) -> None:
-        self.keys = keys
+    def __init__(self, store: LedgerStore, allocator: Allocator | None = None) -> None:
+        self.store, self._allocator = store, allocator
         self.balances: dict[str, Balance] = {}
-        self._clock, self._clock_offset_s, self._latest = clock, 0.0, -math.inf
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._day = -1
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pending: list[Operation] = []
+        self._flush_handle: asyncio.Handle | None = None
+        self._flush_this_turn = False
+        self._handed = 0  # operations that the thread has
+        self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
+        self._waiting: list[Operation] = []  # the thread's, to be tried again
+        self._reasons: list[str] = []  # why the store cannot be written, since it could
+        self._began: float | None = None  # when the transaction under way did
+        self._thread = threading.Thread(target=self._work, name="pets-ledger", daemon=True)
+        self._deadline: float | None = None  # until when the end is tried
 
     @property
-    @abstractmethod
+    def keys(self) -> KeyStore:
+        """The store's API keys."""
+        return self.store.keys
+
+    @property
     def failure(self) -> str | None:
         """Why nothing can be reserved now, as anybody may read it; None where it can."""
-
-    @property
-    def replica(self) -> tuple[str, int] | None:
-        """This gateway's name among those that share the store and how many these are; None where none can."""
+        if self._reasons:
+            return self.store.failure_words or self._reasons[-1]
+        if (began := self._began) is not None and time.monotonic() - began > self.store.stalled_after_s:
+            return f"PostgreSQL has not answered for {time.monotonic() - began:.0f} seconds"
         return None
 
-    def now(self) -> float:
-        """The store's time, which never goes back."""
-        self._latest = max(self._latest, self._clock() + self._clock_offset_s)
-        return self._latest
+    # -- the event loop's side --------------------------------------------------------------------------------------
 
     def day(self) -> int:
         """The number of the present day; when it begins, the balances of keys' windows that are over are forgotten."""
-        day = int(self.now() // DAY_S)
+        day = int(self.store.now() // DAY_S)
         if day != self._day:
             self._day = day
             for name in [name for name in self.balances if name.startswith(KEY_WINDOW)]:
@@ -195,49 +109,206 @@ class LedgerBackend(ABC):
         return day
 
     def balance(self, name: str) -> Balance:
-        """The balance of this name, which begins with nothing where there is none."""
-        return self.balances.setdefault(name, Balance())
+        """The balance of this name, which begins with nothing where there is none; what others may have spent of it is
+        not known before the store has told."""
+        if (balance := self.balances.get(name)) is None:
+            balance = self.balances[name] = Balance(is_known=self.store.replicas is None)
+        return balance
 
     def window(self, rate_limit: SpendRateLimit) -> str:
         """The name of the balance of the present window, which may just have begun; those before it are forgotten."""
-        name, _ = rate_limit.window(self.now())
+        self.store.window = name, _ = rate_limit.window(self.store.now())
         if name not in self.balances:
             for old in [other for other in self.balances if other.startswith(WINDOW)]:
                 del self.balances[old]
             self.balance(name)
         return name
 
-    @abstractmethod
     def open(self, currency: Currency, rate_limit: SpendRateLimit | None) -> int:
-        """Read what was spent, in whichever unit, also in the present window, and begin to write.
-
-        The value is the first id that is free for a reservation.
-        """
+        """Read what was spent and begin to write; the value is the first id that is free for a reservation."""
+        first_id, snapshot = self.store.open(currency, rate_limit)
+        for name in snapshot.balances:
+            self.balance(name)
+        self._end((), snapshot)
+        self._thread.start()
+        return first_id
 
     async def begin(self) -> None:
         """Report to this event loop from now on."""
         self._loop = asyncio.get_running_loop()
 
-    @abstractmethod
     async def reserve(self, reservation: Reservation) -> bool:
         """Hold and write a reservation, durably; False where the store knows that it is not free.
 
         ``StateError`` where the store cannot be written: then nothing is held.
         """
+        if (failure := self.failure) is not None:
+            raise StateError(failure)
+        self._loop = asyncio.get_running_loop()
+        made: asyncio.Future[bool] = self._loop.create_future()
+        self._add(Operation(reservation, made=made))
+        if not self._flush_this_turn:
+            if self._flush_handle is not None:
+                self._flush_handle.cancel()
+            self._flush_handle, self._flush_this_turn = self._loop.call_soon(self._flush), True
+        return await made
 
-    @abstractmethod
     def settle(self, reservation: Reservation, charge: Charge) -> None:
         """Move what was held to what was spent; written soon, or as soon as the store can be written again."""
+        self._add(Operation(reservation, charge))
+        if self._flush_handle is None:
+            self._loop = asyncio.get_running_loop()
+            self._flush_handle = self._loop.call_later(self.store.settle_delay_s, self._flush)
 
-    @abstractmethod
     def finish(self) -> None:
         """Accept no more; what was accepted is written. Call it in the event loop, before ``close``."""
+        if self._deadline is None:
+            self._deadline = time.monotonic() + CLOSE_TIMEOUT_S
+            self._hand_over(self._take_pending())
+            self._queue.put(None)
 
-    @abstractmethod
     def close(self) -> None:
         """Wait until all is written and release the store; twice does no harm."""
+        self.finish()
+        if self._thread.is_alive():
+            self._thread.join(self.store.close_timeout_s)
+        self.store.close()
 
-    def _move(self, reservation: Reservation, spent: int, held: int) -> None:
-        for name, _ in reservation.limits:
-            if name in self.balances:  # else of a window that is over
-                self.balances[name].move(spent, held)
+    def _add(self, operation: Operation) -> None:
+        self._count(operation, 1)
+        self._pending.append(operation)
+
+    def _count(self, operation: Operation, sign: int) -> None:
+        """Count an operation as on its way to the store, or no longer."""
+        charge, held = operation.charge, sign * operation.reservation.held
+        spent, held = (0, held) if charge is None else (sign * charge.spent, -held)
+        for name, _ in operation.reservation.limits:
+            if (balance := self.balances.get(name)) is not None:  # else of a window that is over
+                balance.move(spent, held)
+
+    def _take_pending(self) -> list[Operation]:
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+        self._flush_handle, self._flush_this_turn = None, False
+        operations, self._pending = self._pending, []
+        return operations
+
+    def _flush(self) -> None:
+        """Commit what is pending, or hand it to the thread, behind what that has already."""
+        operations, snapshot = self._take_pending(), None
+        if not self._handed and not self._reasons:
+            snapshot = self.store.commit_at_once(operations)
+        if snapshot is None:
+            self._hand_over(operations)
+        else:
+            self._end(operations, snapshot)
+
+    def _hand_over(self, operations: list[Operation]) -> None:
+        self._handed += len(operations)
+        self._queue.put(operations)
+
+    def _told(self, operations: Sequence[Operation], snapshot: StoreSnapshot, error: str | None = None) -> None:
+        """Take in what a transaction of the thread came to."""
+        self._handed -= sum(operation.is_counted for operation in operations)
+        self._end(operations, snapshot, error)
+
+    def _end(self, operations: Sequence[Operation], snapshot: StoreSnapshot, error: str | None = None) -> None:
+        """Take in what a transaction came to: the balances of the store, and which reservations were made."""
+        for operation in snapshot.void:
+            if operation.is_counted:
+                self._count(operation, -1)
+        for name, (spent, held) in snapshot.balances.items():
+            if (balance := self.balances.get(name)) is not None:
+                balance.stored(spent, held)
+        if snapshot.others is not None and self._allocator is not None:
+            self._allocator.sync_replicas(snapshot.others)
+        for operation in operations:
+            if operation.made is None or operation.made.done():
+                continue
+            if error is not None:
+                operation.made.set_exception(StateError(error))
+            else:
+                operation.made.set_result(operation.reservation.id in snapshot.made)
+
+    # -- the thread's side ------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        look_at, ending = 0.0, False
+        while not ending:
+            operations, ending = self._take(look_at - time.monotonic())
+            self._began = time.monotonic()
+            try:
+                if self._reasons:
+                    self.store.recover()
+                if operations:
+                    self._tell(operations, self.store.commit(operations))
+                    operations = []
+                if time.monotonic() >= look_at:
+                    self._look()
+                    look_at = time.monotonic() + self.store.look_every_s
+                if ending:
+                    self.store.end()
+                if self._reasons:
+                    LOGGER.warning("%s can be written again", self.store.database.name)
+                    self._reasons = []
+            except Exception as error:  # noqa: BLE001 - whoever waits for the thread must hear of it
+                self._fail(error)
+                self._take_back(operations)
+                if self._deadline is not None and time.monotonic() + RETRY_S > self._deadline:
+                    LOGGER.error("%d settlements are lost: what they held is charged in full", len(self._waiting))
+                    return
+                if ending:
+                    ending = False
+                    self._queue.put(None)
+                look_at, self._began = 0.0, None
+                time.sleep(RETRY_S)
+            self._began = None
+
+    def _look(self) -> None:
+        share = ReplicaTotals() if self._allocator is None else self._allocator.totals
+        if (snapshot := self.store.look(list(self.balances), share)) is not None:
+            self._tell((), snapshot)
+
+    def _fail(self, error: Exception) -> None:
+        """Refuse requests, and log each reason once until the store can be written again."""
+        reason = " ".join(str(error).split())
+        if not isinstance(error, (self.store.database.driver_error, PetsError)):
+            reason = f"{type(error).__name__}: {reason}"
+            if not self._reasons:
+                LOGGER.error("the ledger's thread failed", exc_info=error)
+        if reason not in self._reasons:
+            words = "%s cannot be written (%s); requests are refused until it can"
+            LOGGER.error(words, self.store.database.name, reason)
+            self._reasons.append(reason)
+
+    def _take(self, timeout_s: float) -> tuple[list[Operation], bool]:
+        """Take all operations in the queue, or the first within the timeout; and whether they are the last."""
+        operations, self._waiting = self._waiting, []
+        ending = False
+        with suppress(queue.Empty):
+            wait_s = 0.0 if operations else max(0.0, timeout_s)
+            while len(operations) < MAX_BATCH and not ending:
+                batch = self._queue.get(timeout=wait_s) if wait_s else self._queue.get_nowait()
+                wait_s, ending = 0.0, batch is None
+                operations += batch or ()
+        made = {operation.reservation.id for operation in operations if operation.charge is None}
+        # What is made now is settled with the next transaction.
+        self._waiting = [op for op in operations if op.charge is not None and op.reservation.id in made]
+        if self._waiting:
+            operations = [op for op in operations if op.charge is None or op.reservation.id not in made]
+            if ending:
+                self._queue.put(None)
+        return operations, ending and not self._waiting
+
+    def _tell(self, operations: Sequence[Operation], snapshot: StoreSnapshot, error: str | None = None) -> None:
+        """Hand the outcome of a transaction to the event loop."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+                self._loop.call_soon_threadsafe(self._told, operations, snapshot, error)
+
+    def _take_back(self, operations: Sequence[Operation]) -> None:
+        """Try again what a broken transaction settled, and undo its reservations, which may have been made."""
+        broken = [op for op in operations if op.charge is None]
+        undone = [Operation(op.reservation, Charge(), is_counted=False) for op in broken]
+        self._waiting = [op for op in operations if op.charge is not None] + undone + self._waiting
+        self._tell(broken, StoreSnapshot(void=broken), self.failure)

@@ -15,7 +15,7 @@ from pets.core.tally import NAMES
 from pets.engine.submissions import Submissions
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger
-from pets.gateway.ledger_backend import Balance, Charge, Reservation
+from pets.gateway.ledger_store import Balance, Charge, Reservation
 from pets.gateway.recent_questions import RecentQuestions
 from pets.gateway.responses import AnsweredVote
 from pets.gateway.stats import REQUEST_SECONDS, ShareStats, outcome_of

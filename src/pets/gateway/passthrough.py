@@ -15,7 +15,7 @@ from pets.engine.submissions import Places
 from pets.errors import BusyError, SamplerError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.ledger import GatewayLedger, RequestAccount
-from pets.gateway.ledger_backend import Reservation
+from pets.gateway.ledger_store import Reservation
 from pets.gateway.requests import CHAT, CHOICE_PATHS, ApiRequest
 from pets.gateway.state import GatewayState
 from pets.gateway.telemetry import LOGGER

@@ -23,40 +23,38 @@ that freezes within a transaction of several messages loses its connection (``ID
 store), and with it the locks for which the others wait.
 """
 
-import asyncio
 import json
 import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from importlib.resources import files
 
 from pets.core.budget import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import StateError
 from pets.gateway.auth import DAY_S, CachedKeyStore
-from pets.gateway.ledger_backend import (
+from pets.gateway.ledger_store import (
     KEY,
     KEY_WINDOW,
-    SPENT_SINCE,
     TOTAL,
-    TOTALS,
     WINDOW,
-    Charge,
-    Reservation,
+    LedgerStore,
+    Operation,
+    SpendRateLimit,
+    StoreSnapshot,
     key_window_names,
-    prices_of,
-    window_starts,
 )
 from pets.gateway.telemetry import LOGGER
 from pets.store.database import Database
-from pets.store.postgres import PostgresDatabase, PostgresError, to_postgres
+from pets.store.postgres import PostgresDatabase, PostgresError
 
 BEAT_S = 0.25  # between two looks at the store, so that replicas see each other's spend within a second
 DEAD_AFTER_S = 30.0
+IDS_PER_REPLICA = 1 << 32
 MAX_BALANCE = 1 << 62  # the sum of two is a BIGINT
 
 NOW = "extract(epoch FROM clock_timestamp())::double precision"
@@ -93,55 +91,46 @@ WRITE = files(__package__).joinpath("write_ledger.sql").read_text("utf-8")
 CALL_WRITE = "SELECT * FROM pg_temp.write_ledger($1::bigint, $2::text[], $3::jsonb, $4::jsonb)"
 
 
-@dataclass(slots=True, eq=False)
-class Operation:
-    """A reservation to be made, whose future says whether it was, or one to be settled.
+class SharedStore(LedgerStore):
+    """The store as one replica sees it: see the module's docstring. ``keys`` are never older than a moment."""
 
-    ``is_counted`` says whether the balances of this replica count it as on its way.
-    """
+    database: PostgresDatabase
+    keys: CachedKeyStore
+    look_every_s = BEAT_S
+    stalled_after_s = 5.0
+    close_timeout_s = 10.0
+    failure_words = "its PostgreSQL fails; the gateway's log says why"  # which has the server's address and user
 
-    reservation: Reservation
-    charge: Charge | None = None
-    made: asyncio.Future[bool] | None = None
-    is_counted: bool = True
-
-
-@dataclass(slots=True)
-class StoreSnapshot:
-    """What the store said after a transaction: balances by name, which reservations were made, what others took."""
-
-    balances: dict[str, tuple[int, int]] = field(default_factory=dict)
-    made: set[int] = field(default_factory=set)
-    others: ReplicaTotals | None = None
-    clock_offset_s: float | None = None  # the server's clock is so far ahead
-
-
-class SharedStore:
-    """The store as one replica sees it: see the module's docstring. One thread at a time.
-
-    ``keys`` are the store's, never older than a moment; ``window`` is the present one: the name of its balance, and
-    when it began.
-    """
-
-    def __init__(self, url: str, name: str = "") -> None:
-        self.database = PostgresDatabase(url, create=True)
+    def __init__(self, url: str, name: str = "", clock: Callable[[], float] = time.time) -> None:
+        database = PostgresDatabase(url, create=True)
+        super().__init__(database, CachedKeyStore(database), clock)
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
-        self.keys = CachedKeyStore(self.database)
         self.replica = 0
-        self.window: tuple[str, float] | None = None
         self._currency = Currency()
         self._known: set[str] = set()  # balances that are there
         self._beats: dict[int, tuple[int, float]] = {}  # of other replicas, and since when each stands
 
     @property
-    def other_replicas(self) -> int:
-        """How many other replicas were there at the last look."""
-        return len(self._beats)
+    def replicas(self) -> tuple[str, int]:
+        """As :attr:`LedgerStore.replicas`: as many as there were at the last look."""
+        return self.name, 1 + len(self._beats)
+
+    def open(self, currency: Currency, rate_limit: SpendRateLimit | None) -> tuple[int, StoreSnapshot]:
+        """As :meth:`LedgerStore.open`: become a replica."""
+        self.register(currency)
+        if rate_limit is not None:
+            self.window = rate_limit.window(self.now())
+            self.open_window()
+        window, _ = self.window or ("", 0.0)
+        names = [name for name in self.balance_names() if name == window or not name.startswith(WINDOW)]
+        LOGGER.info("replica", extra={"fields": {"replica": self.replica, "name": self.name}})
+        return self.replica * IDS_PER_REPLICA, self.look(names, ReplicaTotals())
 
     def register(self, currency: Currency) -> None:
         """Become a replica; refused where another counts in other prices. The first of all adds up the ledger."""
         self._currency = currency
         self._prepare()  # a server that does not let us is heard of at the start, not at the first request
+        self._set_clock(*self.database.all(f"SELECT {NOW}")[0])
         self._known.clear()  # the balances may have been added up anew
         self._end_dead_rivals()
         with self.database.transaction() as transaction:
@@ -151,9 +140,11 @@ class SharedStore:
                 if settings != self.settings:
                     raise self._refusal(name, settings)
             if not rows:
-                self._add_up()
+                transaction.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
+                transaction.execute("DELETE FROM balances")
+                self._add_up(transaction)
             elif not any(name.startswith(KEY_WINDOW) for name in self.balance_names()):
-                self._add_up_windows()  # the others are of an earlier version
+                self._add_up(transaction, KEY_WINDOW)  # the others are of an earlier version
             self._open_window(transaction)
             (self.replica,) = transaction.execute(
                 f"INSERT INTO replicas (name, started, beat, settings, share) VALUES ($1, {NOW}, 0, $2, '{{}}') "
@@ -221,7 +212,7 @@ class SharedStore:
         moved = zip(names, spents, helds, strict=True)
         balances = {name: (spent, held) for name, spent, held in moved if spent is not None}
         self._known.difference_update(name for name in names if name not in balances)
-        return StoreSnapshot(balances, set(made))
+        return StoreSnapshot(balances, set(made), operations)
 
     def look(self, names: Collection[str], share: ReplicaTotals) -> StoreSnapshot:
         """Beat, say what this replica took of the common plan, and see what others did."""
@@ -239,15 +230,21 @@ class SharedStore:
         if row is None:
             self._rejoin()
             return StoreSnapshot()
-        offset_s = row[0] - time.time()
+        self._set_clock(row[0])
         self.keys.refresh(self.database)
         replicas = others.fetchall()
         self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
         return StoreSnapshot(
             {name: (spent, held) for name, spent, held in balances.fetchall()},
             others=sum((_share_of(share) for _, _, share in replicas), ReplicaTotals()),
-            clock_offset_s=offset_s,
         )
+
+    def _set_clock(self, server_time: float) -> None:
+        self._clock_offset_s = server_time - time.time()
+
+    def end(self) -> None:
+        """As :meth:`LedgerStore.end`."""
+        self.end_replica(self.replica)
 
     def end_replica(self, replica: int, beat: int | None = None) -> None:
         """End a replica: what it has open is charged in full. One that has another ``beat`` by now is left alone."""
@@ -270,7 +267,7 @@ class SharedStore:
                 "%d requests of the gateway %s ended with it: they are charged in full.", len(charged), row[0]
             )
 
-    def reconnect(self) -> None:
+    def recover(self) -> None:
         """Open another connection in place of the one that failed; others may have been cut off as this one was."""
         self._beats.clear()
         fresh = PostgresDatabase(self.database.url, create=True)
@@ -304,26 +301,12 @@ class SharedStore:
         LOGGER.warning("%s: this gateway was silent for so long that what it had open was charged.", self.database.name)
         self.register(self._currency)
 
-    def _add_up(self) -> None:
-        """Balances from the ledger, in its present unit; what nobody answers for is charged in full."""
-        connection = self.database.connection
-        connection.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
-        connection.execute("DELETE FROM balances")
-        spent = self._add_up_windows()
-        for name, amount in (spent | {TOTAL: sum(spent.values())}).items():
-            connection.execute(BEGIN_BALANCE, (name, amount))
-
-    def _add_up_windows(self) -> dict[str, int]:
-        """Balances of the keys' present windows from the ledger; the value is what each key has spent in all."""
-        connection, spent = self.database.connection, {}
-        (day,) = connection.execute(f"SELECT floor({NOW} / {DAY_S})::bigint").fetchone() or (0,)
-        values = (*prices_of(self._currency), *window_starts(day))
-        for key, cost, _, *in_windows in connection.execute(to_postgres(TOTALS), values).fetchall():
-            spent[KEY + key] = int(cost)
-            for name, amount in zip(key_window_names(key, day), in_windows, strict=True):
-                if amount:
-                    connection.execute(BEGIN_BALANCE, (name, int(amount)))
-        return spent
+    def _add_up(self, transaction: Database, prefix: str = "") -> None:
+        """Begin balances, those whose names begin so, with what the ledger has in its present unit."""
+        spent, _ = self._sums(self._currency, int((self.clock() + self._clock_offset_s) // DAY_S))
+        for name, amount in spent.items():
+            if name.startswith(prefix) and (amount or not name.startswith(KEY_WINDOW)):
+                transaction.execute(BEGIN_BALANCE, (name, amount))
 
     def _make_balances(self, names: list[str]) -> None:
         """Begin balances that may not be there; with a window, those before the one before it go.
@@ -351,8 +334,7 @@ class SharedStore:
             return
         name, since = self.window
         if transaction.execute("SELECT 1 FROM balances WHERE name = $1", (name,)).fetchone() is None:
-            (spent,) = transaction.execute(SPENT_SINCE, (*prices_of(self._currency), since)).fetchone()
-            transaction.execute(BEGIN_BALANCE, (name, int(spent)))
+            transaction.execute(BEGIN_BALANCE, (name, self._spent_since(self._currency, since)))
 
 
 def _rows(names: Sequence[str], operations: Sequence[Operation]) -> tuple[str, str]:

@@ -9,11 +9,12 @@ import pytest
 
 from pets.core.budget import Currency
 from pets.errors import StateError
-from pets.gateway import sqlite_backend
+from pets.gateway import ledger_backend, sqlite_store
 from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger
-from pets.gateway.ledger_backend import Charge, SpendRateLimit
-from pets.gateway.sqlite_backend import LedgerWriter, SQLiteBackend
+from pets.gateway.ledger_backend import LedgerBackend
+from pets.gateway.ledger_store import Charge, Reservation, SpendRateLimit
+from pets.gateway.sqlite_store import SQLiteStore
 from pets.openai.errors import ApiError
 from pets.store.store import open_database
 from pets.types import Trace
@@ -162,29 +163,30 @@ def test_books_that_break_refuse(store):
 
 def test_memory_is_a_store_too():
     async def work():
-        with contextlib.closing(SQLiteBackend()) as backend:
+        with contextlib.closing(LedgerBackend(SQLiteStore())) as backend:
             ledger = GatewayLedger(backend, total=5)
             ledger.settle(await reserve(ledger, BOB, 4), Charge(3, 3))
-            return ledger.left(BOB), ledger.backend.replica
+            return ledger.left(BOB), ledger.backend.store.replicas
 
     assert asyncio.run(work()) == (2, None)
 
 
-INSERT = (
-    "INSERT INTO ledger (id, at, key, request, kind, unit, traces, held) VALUES (?, 0, 'k', 'r', 'vote', 't', 1, 1)"
-)
 WAIT_S = 30
 
 
 @pytest.fixture
-def writer(tmp_path):
-    writer = LedgerWriter(tmp_path / "g.db")
-    yield writer
-    writer.close()
+def backend(store):
+    backend = LedgerBackend(SQLiteStore(store))
+    yield backend
+    backend.close()
 
 
-def write(writer, work):
-    writer.start()
+def entry(id, request="r", traces=1):
+    return Reservation(id, "k", request, "vote", "m", "traces", traces, traces, 0, 0, 0, (("total", None),))
+
+
+def write(backend, work):
+    backend.open(Currency(), None)
 
     async def bounded():
         async with asyncio.timeout(WAIT_S):
@@ -193,29 +195,36 @@ def write(writer, work):
     return asyncio.run(bounded())
 
 
-def rows(writer):
-    return [id for (id,) in writer.reader.all("SELECT id FROM ledger ORDER BY rowid")]
+def rows(backend):
+    """The ids of the rows, and what was spent."""
+    return dict(backend.store.reader.all("SELECT id, spent FROM ledger ORDER BY rowid"))
 
 
-def test_durable_rows_are_there_when_it_returns_with_all_that_was_written_before(writer):
+def stored(path):
+    """The rows that the next gateway finds, before it charges what is open."""
+    with contextlib.closing(SQLiteStore(path)) as store:
+        return dict(store.reader.all("SELECT id, spent FROM ledger"))
+
+
+def test_a_reservation_is_there_when_it_returns_with_all_that_was_settled_before(backend):
     async def work():
-        writer.write(INSERT, 1)
-        assert rows(writer) == []
-        await writer.durable(INSERT, 2)
-        assert rows(writer) == [1, 2]
+        assert await backend.reserve(entry(1))
+        backend.settle(entry(1), Charge(1, 1))
+        assert rows(backend) == {1: None}
+        assert await backend.reserve(entry(2))
+        assert rows(backend) == {1: 1, 2: None}
 
-    write(writer, work)
+    write(backend, work)
 
 
-def test_what_is_pending_is_written_at_the_end(writer):
+def test_what_is_pending_is_written_at_the_end(backend, store):
     async def work():
-        writer.write(INSERT, 1)
+        await backend.reserve(entry(1))
+        backend.settle(entry(1), Charge(1, 1))
 
-    write(writer, work)
-    writer.close()
-    again = LedgerWriter(writer.database.path)
-    assert rows(again) == [1]
-    again.close()
+    write(backend, work)
+    backend.close()
+    assert stored(store) == {1: 1}
 
 
 async def turns():
@@ -224,48 +233,46 @@ async def turns():
         await asyncio.sleep(0)
 
 
-def test_another_writer_is_waited_for_and_holds_up_nobody_else(writer):
+def test_another_writer_is_waited_for_and_holds_up_nobody_else(backend, store):
     async def work():
         other.execute("BEGIN IMMEDIATE")
-        waiting = [asyncio.create_task(writer.durable(INSERT, id)) for id in (1, 2)]
+        waiting = [asyncio.create_task(backend.reserve(entry(id))) for id in (1, 2)]
         await turns()  # the loop goes on
-        waiting.append(asyncio.create_task(writer.durable(INSERT, 3)))
+        waiting.append(asyncio.create_task(backend.reserve(entry(3))))
         await turns()
         assert not any(task.done() for task in waiting)
         other.execute("COMMIT")
         await asyncio.gather(*waiting)
-        assert rows(writer) == [1, 2, 3] and writer.failure is None
-        last = asyncio.create_task(writer.durable(INSERT, 4))
+        assert list(rows(backend)) == [1, 2, 3] and backend.failure is None
+        last = asyncio.create_task(backend.reserve(entry(4)))
         await turns()
         assert last.done()  # the loop commits by itself again, and waits for no thread
 
-    with contextlib.closing(sqlite3.connect(writer.database.path, isolation_level=None)) as other:
-        write(writer, work)
+    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as other:
+        write(backend, work)
 
 
-def test_rows_survive_with_power_cut_safety_too(tmp_path):
-    writer = LedgerWriter(tmp_path / "g.db", durability="machine")
-
-    async def work():
-        await writer.durable(INSERT, 1)
-        return writer.database.one("PRAGMA wal_autocheckpoint")
-
-    assert write(writer, work) == (1000,)  # here SQLite checkpoints by itself
-    writer.close()
-    again = LedgerWriter(tmp_path / "g.db")
-    assert rows(again) == [1]
-    again.close()
-
-
-def test_the_write_ahead_log_is_checkpointed(writer, monkeypatch):
-    monkeypatch.setattr(sqlite_backend, "CHECKPOINT_TRANSACTIONS", 3)
+def test_rows_survive_with_power_cut_safety_too(store):
+    backend = LedgerBackend(SQLiteStore(store, durability="machine"))
 
     async def work():
-        for id in range(4):
-            await writer.durable(INSERT, id)
+        await backend.reserve(entry(1))
+        return backend.store.database.one("PRAGMA wal_autocheckpoint")
+
+    assert write(backend, work) == (1000,)  # here SQLite checkpoints by itself
+    backend.close()
+    assert stored(store) == {1: None}
+
+
+def test_the_write_ahead_log_is_checkpointed(backend, store, monkeypatch):
+    monkeypatch.setattr(SQLiteStore, "look_every_s", 0.01)
+
+    async def work():
+        for id in range(1, 5):
+            await backend.reserve(entry(id))
 
     def in_the_file():
-        file = f"file:{writer.database.path}?immutable=1"  # the file alone, without the log
+        file = f"file:{store}?immutable=1"  # the file alone, without the log
         with (
             contextlib.suppress(sqlite3.DatabaseError),  # no table yet, or half of it
             contextlib.closing(sqlite3.connect(file, uri=True)) as reader,
@@ -273,93 +280,134 @@ def test_the_write_ahead_log_is_checkpointed(writer, monkeypatch):
             return reader.execute("SELECT count(*) FROM ledger").fetchone()[0]
         return 0
 
-    write(writer, work)
-    wait_until(lambda: in_the_file() >= 3)
+    write(backend, work)
+    wait_until(lambda: in_the_file() == 4)
 
 
-def test_a_number_that_the_store_cannot_hold_fails_alone_and_hangs_nobody(writer):
+def test_a_number_that_the_store_cannot_hold_is_refused_and_hangs_nobody(store):
+    async def work(ledger):
+        results = await asyncio.gather(*(reserve(ledger, BOB, 1, max_tokens=most) for most in (1, 10**19, 2)))
+        assert [result is None for result in results] == [False, True, False] and ledger.backend.failure is None
+        ledger.settle_traces(results[0], [Trace("", 0, tokens=10**19, prompt_tokens=10**19)])
+        assert await reserve(ledger, BOB, 1) is not None
+        return ledger.backend.store.reader.all("SELECT spent, tokens < 0 FROM ledger WHERE spent IS NOT NULL")
+
+    assert run(store, work) == [(1, 0)]
+
+
+def test_what_the_store_did_not_change_counts_no_longer(backend, store):
     async def work():
-        waiting = [asyncio.create_task(writer.durable(INSERT, id)) for id in (1, 10**19, 2)]
-        results = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(result) for result in results] == [type(None), StateError, type(None)]
-        assert writer.failure is None and rows(writer) == [1, 2]
+        backend.balance("total")
+        await backend.reserve(entry(1, traces=4))
+        backend.settle(entry(1, traces=4), Charge(3, 3))
+        backend.settle(entry(1, traces=4), Charge(3, 3))
+        backend.settle(entry(2, traces=2), Charge())  # which was never made
+        await backend.reserve(entry(3))
+        total = backend.balance("total")
+        assert (total.spent, total.held) == (3, 1)
 
-    write(writer, work)
+    write(backend, work)
 
 
-def limit_pages(writer, pages):
+def limit_pages(backend, pages):
     """A disk that has room for so many more pages of the store, as SQLite sees it."""
-    (count,) = writer.database.one("PRAGMA page_count")
-    writer.database.one(f"PRAGMA max_page_count = {count + pages}")
+    (count,) = backend.store.database.one("PRAGMA page_count")
+    backend.store.database.one(f"PRAGMA max_page_count = {count + pages}")
 
 
-UPDATE = "UPDATE ledger SET spent = 1 WHERE id = ?"
-LONG_ROW = INSERT.replace("'r'", f"'{'r' * 20_000}'")  # takes pages of its own
+LONG = "r" * 20_000  # takes pages of its own
 
 
 @pytest.mark.parametrize("durability", ["process", "machine"])
-def test_a_full_disk_refuses_what_cannot_be_durable_and_heals_by_itself(tmp_path, monkeypatch, caplog, durability):
-    monkeypatch.setattr(sqlite_backend, "RETRY_S", 0.01)
-    writer = LedgerWriter(tmp_path / "g.db", durability)
+def test_a_full_disk_refuses_what_cannot_be_durable_and_heals_by_itself(store, monkeypatch, caplog, durability):
+    monkeypatch.setattr(ledger_backend, "RETRY_S", 0.01)
+    backend = LedgerBackend(SQLiteStore(store, durability))
 
     async def work():
-        await writer.durable(INSERT, 1)
-        limit_pages(writer, 1)
-        writer.write(UPDATE, 1)
+        await backend.reserve(entry(1))
+        limit_pages(backend, 1)
+        backend.settle(entry(1), Charge(1, 1))
         with pytest.raises(StateError, match="full"):
-            await writer.durable(LONG_ROW, 2)
-        assert "full" in writer.failure
+            await backend.reserve(entry(2, LONG))
+        assert "full" in backend.failure
         with pytest.raises(StateError, match="full"):
-            await writer.durable(INSERT, 3)  # at once, however small
+            await backend.reserve(entry(3))  # at once, however small
         await until(lambda: sum("probe" in statement for statement in statements) > 2)
-        assert writer.failure is not None
-        limit_pages(writer, 10_000)
-        await until(lambda: writer.failure is None)
-        assert writer.reader.all("SELECT id, spent FROM ledger") == [(1, 1)]  # what was in memory is written
-        await writer.durable(INSERT, 4)
+        assert backend.failure is not None
+        limit_pages(backend, 10_000)
+        await until(lambda: backend.failure is None)
+        assert rows(backend) == {1: 1}  # what was in memory is written
+        total = backend.balance("total")
+        assert (total.spent, total.held) == (1, 0)
+        await backend.reserve(entry(4))
 
     statements = []
-    writer.database.connection.set_trace_callback(statements.append)
+    backend.store.database.connection.set_trace_callback(statements.append)
     with caplog.at_level("WARNING", "pets.gateway"):
-        write(writer, work)
-    writer.close()
+        write(backend, work)
+    backend.close()
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]  # one line each
     assert "g.db" in caplog.text and "full" in caplog.text
 
 
-def test_a_store_that_another_process_kept_for_too_long_heals_too(writer, monkeypatch):
-    monkeypatch.setattr(sqlite_backend, "BUSY_TIMEOUT_MS", 10)
-    monkeypatch.setattr(sqlite_backend, "RETRY_S", 0.01)
+@pytest.mark.parametrize("early", [True, False])
+def test_a_client_that_goes_while_the_disk_is_full_is_given_back_once(backend, monkeypatch, early):
+    monkeypatch.setattr(ledger_backend, "RETRY_S", 0.01)
+
+    async def work():
+        await backend.reserve(entry(1))
+        limit_pages(backend, 1)
+        asks = asyncio.create_task(backend.reserve(entry(2, LONG, traces=7)))
+        if early:
+            await turns()
+        else:
+            await until(lambda: backend.failure is not None)
+        asks.cancel()
+        with contextlib.suppress(asyncio.CancelledError, StateError):
+            await asks
+        backend.settle(entry(2, LONG, traces=7), Charge())  # as the ledger does for whoever has gone
+        limit_pages(backend, 10_000)
+        await until(lambda: backend.failure is None)
+        await backend.reserve(entry(3))
+        total = backend.balance("total")
+        assert (total.spent, total.held) == (0, 2) and {2: 0} | rows(backend) == {1: None, 2: 0, 3: None}
+
+    write(backend, work)
+
+
+def test_a_store_that_another_process_kept_for_too_long_heals_too(backend, store, monkeypatch):
+    monkeypatch.setattr(sqlite_store, "BUSY_TIMEOUT_MS", 10)
+    monkeypatch.setattr(ledger_backend, "RETRY_S", 0.01)
 
     async def work():
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StateError, match="in use by another process"):
-            await writer.durable(INSERT, 1)
+            await backend.reserve(entry(1))
         other.execute("COMMIT")
-        await until(lambda: writer.failure is None)
-        await writer.durable(INSERT, 2)
-        assert rows(writer) == [2]
+        await until(lambda: backend.failure is None)
+        await backend.reserve(entry(2))
+        assert list(rows(backend)) == [2]
 
-    with contextlib.closing(sqlite3.connect(writer.database.path, isolation_level=None)) as other:
-        write(writer, work)
+    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as other:
+        write(backend, work)
 
 
-def test_what_a_failed_store_has_not_settled_is_tried_once_more_at_the_end(writer):
+def test_what_a_failed_store_has_not_settled_is_tried_again_at_the_end(backend, store, monkeypatch):
+    monkeypatch.setattr(ledger_backend, "RETRY_S", 0.01)
+
     async def work():
-        await writer.durable(INSERT, 1)
-        limit_pages(writer, 1)
-        writer.write(UPDATE, 1)
+        await backend.reserve(entry(1))
+        limit_pages(backend, 1)
+        backend.settle(entry(1), Charge(1, 1))
         with pytest.raises(StateError):
-            await writer.durable(LONG_ROW, 2)
-        limit_pages(writer, 10_000)
+            await backend.reserve(entry(2, LONG))
+        limit_pages(backend, 10_000)
 
-    write(writer, work)
-    writer.close()
-    again = LedgerWriter(writer.database.path)
-    assert again.reader.all("SELECT id, spent FROM ledger") == [(1, 1)]
-    again.close()
+    write(backend, work)
+    backend.close()
+    assert stored(store) == {1: 1}
 
 
-def test_a_store_has_one_gateway(writer):
+def test_a_store_has_one_gateway(backend, store):
     with pytest.raises(StateError, match="another gateway"):
-        LedgerWriter(writer.database.path)
+        SQLiteStore(store)
