@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from pets.engine.submissions import Places
-from pets.gateway.auth import ApiKey, authenticate
+from pets.gateway.auth import ANYBODY, ApiKey, authenticate
 from pets.gateway.dashboard import Dashboard
 from pets.gateway.openapi import description
 from pets.gateway.state import GatewayState
@@ -37,6 +37,13 @@ MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 PAGE_FILES = ("dashboard.css", "dashboard.js", "uPlot.iife.min.js", "uPlot.min.css")
 PALETTE_FILE = "palette.css"  # the report's: one look
 
+METRICS_TYPE = "text/plain; version=0.0.4"
+
+Reader = Literal["anybody", "key", "browser"]
+"""Who may read a page: whoever has a key, in a browser also as its password, or anybody."""
+Answer = Callable[[Request, ApiKey], Response | Awaitable[Response]]
+"""What a page says to a request with this key."""
+
 
 class Pages:
     """The paths that only read; a page that is open is told news every ``refresh`` seconds."""
@@ -51,62 +58,58 @@ class Pages:
         self._files[PALETTE_FILE] = package.joinpath("report", PALETTE_FILE).read_bytes()
 
     def routes(self) -> list[Route]:
-        """Each path with what answers it."""
-        return [
-            Route("/", self.dashboard),
-            Route("/dashboard/events", self.events),
-            Route("/dashboard/history", self.history),
-            Route("/dashboard/questions/{id}", self.question),
-            Route("/dashboard/{name}", self.page_file),
-            Route("/v1/models", self.models),
-            Route("/v1/models/{model:path}", self.model),
-            Route("/healthz", self.health),
-            Route("/readyz", self.ready),
-            Route("/metrics", self.metrics),
-            Route("/openapi.json", self.openapi),
+        """Each path with who may read it and what answers."""
+        state, shown = self._state, self._dashboard
+        pages: list[tuple[str, Reader, Answer]] = [
+            ("/", "browser", lambda _, key: Response(self._page, media_type="text/html", headers=PAGE_HEADERS)),
+            ("/dashboard/events", "browser", self._events),
+            ("/dashboard/history", "browser", lambda request, key: _data(self._history(key, request.query_params))),
+            ("/dashboard/questions/{id}", "browser", lambda request, key: _data(shown.question(key, _id(request)))),
+            ("/dashboard/{id}", "browser", lambda request, key: self._file(_id(request))),
+            ("/v1/models", "key", self._models),
+            ("/v1/models/{id:path}", "key", self._model),
+            ("/metrics", "key", lambda _, key: Response(state.metrics.text(key), media_type=METRICS_TYPE)),
+            ("/healthz", "anybody", lambda request, key: JSONResponse({"status": "ok"})),
+            ("/readyz", "anybody", self._readiness),
+            ("/openapi.json", "anybody", lambda request, key: JSONResponse(description(state.settings))),
         ]
+        return [Route(path, self._route(reader, answer)) for path, reader, answer in pages]
 
-    async def dashboard(self, request: Request) -> Response:
-        """The dashboard."""
-        self._authenticate(request, browser=True)
-        return Response(self._page, media_type="text/html", headers=PAGE_HEADERS)
+    def _route(self, reader: Reader, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        async def page(request: Request) -> Response:
+            key = ANYBODY if reader == "anybody" else self._key(request, browser=reader == "browser")
+            response = answer(request, key)
+            return response if isinstance(response, Response) else await response
 
-    async def page_file(self, request: Request) -> Response:
+        return page
+
+    def _key(self, request: Request, *, browser: bool) -> ApiKey:
+        return authenticate(self._state.keys, request.headers, browser=browser)
+
+    def _file(self, name: str) -> Response:
         """A stylesheet or script of the dashboard."""
-        self._authenticate(request, browser=True)
-        name = request.path_params["name"]
         if name not in self._files:
             raise HTTPException(404)
         return Response(self._files[name], media_type=MEDIA_TYPES[name.rpartition(".")[2]], headers=DATA_HEADERS)
 
-    async def history(self, request: Request) -> Response:
-        """The dashboard's numbers over the last hour or day (``?span=``)."""
-        key, query = self._authenticate(request, browser=True), request.query_params
-        return _data(self._history(key, query))
-
-    async def question(self, request: Request) -> Response:
-        """One of the latest votes with its traces."""
-        key = self._authenticate(request, browser=True)
-        return _data(self._dashboard.question(key, request.path_params["id"]))
-
-    async def events(self, request: Request) -> Response:
+    def _events(self, request: Request, key: ApiKey) -> Response:
         """The dashboard's numbers, again and again, and now and then its history, which would come from another
         replica if a page asked a balancer for it; with ``?once=1`` the numbers a single time, as JSON."""
-        key, query = self._authenticate(request, browser=True), request.query_params
+        query = request.query_params
         snapshot = self._dashboard.snapshot(key, query.get("key"))
         if "once" in query:
             return _data(snapshot)
         self._history(key, query)  # a span that is not kept is refused now: a stream that has begun has no status
         place = self._state.place(self._open_dashboards, key, what="dashboards")
-        return _EventStream(self._events(request), place)
+        return _EventStream(self._stream(request), place)
 
-    async def _events(self, request: Request) -> AsyncIterator[bytes]:
+    async def _stream(self, request: Request) -> AsyncIterator[bytes]:
         query = request.query_params
         for tick in count():
             if self._state.stopping:
                 return
             try:  # each time: a key that was revoked meanwhile sees no more
-                key = self._authenticate(request, browser=True)
+                key = self._key(request, browser=True)
                 yield _event(self._dashboard.snapshot(key, query.get("key")))
                 if tick % HISTORY_EVERY == 0:
                     yield b"event: history\n" + _event(self._history(key, query))
@@ -117,19 +120,16 @@ class Pages:
     def _history(self, key: ApiKey, query: QueryParams) -> dict[str, Any]:
         return self._dashboard.history(key, query.get("span", "hour"), query.get("key"))
 
-    async def models(self, request: Request) -> Response:
+    async def _models(self, request: Request, key: ApiKey) -> Response:
         """The server's models that the key may ask for, each also with the prefix that makes it vote."""
-        key = self._authenticate(request)
         models = await self._state.upstream.models()
         settings, voting = self._state.settings, self._state.upstream.voting(models)
         voted = [{**model, "id": settings.prefix + model["id"], "owned_by": "pets"} for model in voting]
         served = voted + (models if settings.passthrough else [])
         return JSONResponse({"object": "list", "data": [model for model in served if key.allows(model["id"])]})
 
-    async def model(self, request: Request) -> Response:
-        """One model by name."""
-        key = self._authenticate(request)
-        name, prefix = request.path_params["model"], self._state.settings.prefix
+    async def _model(self, request: Request, key: ApiKey) -> Response:
+        name, prefix = _id(request), self._state.settings.prefix
         key.check_model(name)
         models = await self._state.upstream.models()
         for model in self._state.upstream.voting(models) if name.startswith(prefix) else models:
@@ -137,27 +137,11 @@ class Pages:
                 return JSONResponse({**model, "id": name})
         raise ApiError("There is no such model.", param="model", status=404, code="model_not_found")
 
-    async def health(self, request: Request) -> Response:
-        """Whether the process answers."""
-        return JSONResponse({"status": "ok"})
-
-    async def ready(self, request: Request) -> Response:
+    def _readiness(self, request: Request, key: ApiKey) -> Response:
         """Whether requests should be sent here, and if not, why."""
         checks, failure = self._state.readiness(), self._state.ledger.backend.failure
         reason = {} if checks["ledger"] else {"reason": f"The ledger cannot be written ({failure})."}
         return JSONResponse(checks | reason, 200 if all(checks.values()) else 503)
-
-    async def openapi(self, request: Request) -> Response:
-        """The OpenAPI description."""
-        return JSONResponse(description(self._state.settings))
-
-    async def metrics(self, request: Request) -> Response:
-        """Metrics for Prometheus."""
-        key = self._authenticate(request)
-        return Response(self._state.metrics.text(key), media_type="text/plain; version=0.0.4")
-
-    def _authenticate(self, request: Request, *, browser: bool = False) -> ApiKey:
-        return authenticate(self._state.keys, request.headers, browser=browser)
 
 
 class _EventStream(StreamingResponse):
@@ -171,6 +155,10 @@ class _EventStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._place:
             await super().__call__(scope, receive, send)
+
+
+def _id(request: Request) -> str:
+    return str(request.path_params["id"])
 
 
 def _data(data: dict[str, Any]) -> Response:
