@@ -8,12 +8,12 @@ import os
 import pytest
 
 from pets.cli import _stdin
-from pets.cli._stdin import lines, problems_in, spoken_problem
+from pets.cli._stdin import arriving_rows, problems_in, spoken_problem
 
 
 def read(file):
     async def run():
-        return [line async for line in lines(file)]
+        return [row async for row in arriving_rows(file)]
 
     return asyncio.run(run())
 
@@ -23,18 +23,16 @@ def asked(*texts):
     refused = []
 
     async def run():
-        async def arriving():
-            for text in texts:
-                yield text.encode() if isinstance(text, str) else text
-
-        parse = spoken_problem({}, "number")
-        return [one async for one in problems_in(arriving(), parse, lambda at, why: refused.append((at, why)))]
+        content = b"\n".join(text.encode() if isinstance(text, str) else text for text in texts)
+        parse, rows = spoken_problem({}, "number"), arriving_rows(io.BytesIO(content))
+        return [one async for one in problems_in(rows, parse, lambda at, why: refused.append((at, why)))]
 
     return asyncio.run(run()), refused
 
 
-def test_lines_come_without_their_ends():
-    assert read(io.BytesIO(b"a\n\n \nb\r\nlast")) == [b"a", b"", b" ", b"b\r", b"last"]
+def test_rows_come_under_the_numbers_of_their_lines():
+    rows = [(row.place, row.value) for row in read(io.BytesIO(b"1\n\n \n2\r\n3"))]
+    assert rows == [("line 1", 1), ("line 4", 2), ("line 5", 3)]
 
 
 def test_blank_lines_are_no_questions_and_count_as_lines():
@@ -45,7 +43,7 @@ def test_blank_lines_are_no_questions_and_count_as_lines():
 
 def test_more_lines_than_are_read_ahead_all_come():
     content = b"".join(b"%d\n" % i for i in range(5000))
-    assert read(io.BytesIO(content)) == [b"%d" % i for i in range(5000)]
+    assert [row.value for row in read(io.BytesIO(content))] == list(range(5000))
 
 
 def test_a_line_comes_while_the_pipe_is_still_open():
@@ -53,11 +51,11 @@ def test_a_line_comes_while_the_pipe_is_still_open():
 
     async def run():
         with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb", buffering=0) as end:
-            arriving = lines(file)
-            end.write(b"first\nsec")
-            assert await anext(arriving) == b"first"
-            end.write(b"ond\n")
-            assert await anext(arriving) == b"second"
+            arriving = arriving_rows(file)
+            end.write(b"1\n2")
+            assert (await anext(arriving)).value == 1
+            end.write(b"2\n")
+            assert (await anext(arriving)).value == 22
             end.close()
             assert await anext(arriving, None) is None
 
@@ -72,14 +70,14 @@ class Breaking(io.BytesIO):
 
 
 def test_a_pipe_that_breaks_has_ended():
-    assert read(Breaking(b"a\nb\n")) == [b"a", b"b"]
+    assert [row.value for row in read(Breaking(b"1\n2\n"))] == [1, 2]
 
 
 def test_a_line_without_end_is_cut_and_passed_over(monkeypatch):
     monkeypatch.setattr(_stdin, "MAX_LINE_BYTES", 1000)
     monkeypatch.setattr(_stdin, "CHUNK_BYTES", 64)
-    found = read(io.BytesIO(b"x" * 5000 + b"\nnext\n"))
-    assert found == [b"x" * 40, b"next"]
+    cut, following = read(io.BytesIO(b"x" * 5000 + b"\n2\n"))
+    assert (cut.place, following.place, following.value) == ("line 1", "line 2", 2) and "not JSON" in cut.problem
 
 
 CSV = """
@@ -97,15 +95,13 @@ f,last?,6
 
 def test_rows_of_csv_come_under_the_numbers_of_their_lines():
     content = CSV.encode("latin-1")
-    texts = read(io.BytesIO(content))
-    rows = [(place, row) for place, row in enumerate(texts, 1) if row]
-    assert [place for place, _ in rows] == [4, 5, 7, 8, 9, 10]
-    found, refused = asked(*texts)
+    assert [row.place for row in read(io.BytesIO(content))] == [f"line {at}" for at in (4, 5, 7, 8, 9, 10)]
+    found, refused = asked(content)
     assert [(one.id, one.prompt.content[-1].content) for one in found] == [
         ("a", "What is 1, and\nthen 2?"), ("b", '5" pipe?'), ("f", "last?"),
     ]  # fmt: skip
     assert [(at, why.split(" (")[0]) for at, why in refused] == [
-        (7, "this is not CSV"), (8, "it has more cells than the head"), (9, "this is not JSON in UTF-8"),
+        (7, "this is not CSV"), (8, "it has more cells than the head"), (9, "this is not UTF-8"),
     ]  # fmt: skip
 
 
@@ -115,14 +111,13 @@ def test_a_row_of_csv_comes_while_the_pipe_is_still_open_and_an_open_quote_does_
 
     async def run():
         with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb", buffering=0) as end:
-            arriving = lines(file)
+            arriving = arriving_rows(file)
             end.write(b"id;question\na;What?\n")
-            assert await anext(arriving) == b""
             assert (await anext(arriving)).value == {"id": "a", "question": "What?"}
             end.write(b'b;"never\n' + b"x" * 400 + b"\n" + b"y" * 700 + b"\nc;Who?\n")
-            rest = [await anext(arriving) for _ in range(4)]
-            assert [bool(row) for row in rest] == [False, False, True, True]
-            assert "Is a quote missing?" in rest[2].problem and rest[3].value == {"id": "c", "question": "Who?"}
+            broken, whole = [await anext(arriving) for _ in range(2)]
+            assert "larger than field limit" in broken.problem and broken.place == "line 5"
+            assert whole.value == {"id": "c", "question": "Who?"}
 
     asyncio.run(run())
 

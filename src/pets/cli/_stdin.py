@@ -1,4 +1,4 @@
-"""Lines that arrive one by one, perhaps for ever, and the questions in them: JSONL, or CSV under its head."""
+"""Rows that arrive one by one, perhaps for ever, and the questions in them: JSONL, or CSV under its head."""
 
 import asyncio
 import io
@@ -12,39 +12,39 @@ from typing import BinaryIO
 
 from pets.errors import InputError, PetsError
 from pets.questions import Problem
-from pets.questions.files import RENAMED_TYPE, is_answer_type, problem_from
-from pets.tabular import Record
-from pets.tabular.reading import FileRow, UnreadableRowsError, separated_rows, sniffed_suffix
+from pets.questions.files import RENAMED_TYPE, is_answer_type, problem_from, record_of
+from pets.tabular import FileRow, Record
+from pets.tabular.reading import json_lines, separated_rows, sniffed_suffix
 
-READ_AHEAD_LINES = 64
+READ_AHEAD_ROWS = 64
 CHUNK_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 24  # a stream without line ends must not fill the memory
 
 Parse = Callable[[Record, int], Problem]
 
 
-async def lines(file: BinaryIO) -> AsyncIterator[bytes | FileRow]:
-    """The lines of a file or pipe as they come; of CSV its rows, and a blank for every other line.
+async def arriving_rows(file: BinaryIO) -> AsyncIterator[FileRow]:
+    """The rows of a file or pipe as they come, under the numbers of their lines.
 
     A thread of its own reads them: one that waits for a line cannot be cancelled, and must not keep the program from
     ending.
     """
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | FileRow | None] = asyncio.Queue()
-    room = threading.Semaphore(READ_AHEAD_LINES)
+    queue: asyncio.Queue[FileRow | None] = asyncio.Queue()
+    room = threading.Semaphore(READ_AHEAD_ROWS)
 
     def read() -> None:
-        with suppress(RuntimeError):  # the loop has ended: no more lines are wanted
+        with suppress(RuntimeError):  # the loop has ended: no more rows are wanted
             with suppress(OSError, ValueError):  # a pipe that broke, or was closed, has ended
-                for line in _with_csv_rows(_split(file)):
+                for row in _rows(_split(file)):
                     room.acquire()
-                    loop.call_soon_threadsafe(queue.put_nowait, line)
+                    loop.call_soon_threadsafe(queue.put_nowait, row)
             loop.call_soon_threadsafe(queue.put_nowait, None)
 
     threading.Thread(target=read, name="pets-lines", daemon=True).start()
-    while (line := await queue.get()) is not None:
+    while (row := await queue.get()) is not None:
         room.release()
-        yield line
+        yield row
 
 
 def _split(file: BinaryIO) -> Iterator[bytes]:
@@ -69,72 +69,36 @@ def _split(file: BinaryIO) -> Iterator[bytes]:
             yield rest
 
 
-def _with_csv_rows(lines: Iterator[bytes]) -> Iterator[bytes | FileRow]:
-    """Lines as they are or, where the first of them is a head of CSV, its rows, under the numbers of their last lines.
-
-    A row that is no CSV is told, and the next line begins another.
-    """
-    first = b""
-    for first in lines:
-        if first.strip():
+def _rows(lines: Iterator[bytes]) -> Iterator[FileRow]:
+    """JSON line by line or, where the first line that is not blank is a head of CSV, its rows."""
+    first: list[bytes] = []
+    for line in lines:
+        first.append(line)
+        if line.strip():
             break
-        yield first
-    if sniffed_suffix(first) != ".csv":
-        yield from chain([first] if first.strip() else [], lines)
-        return
-    head, taken, broken = first.decode("utf-8-sig", "replace"), 1, True  # lines since the last row: the head
-
-    def texts() -> Iterator[str]:
-        nonlocal taken
-        size = 0
-        for line in lines:
-            size = len(line) + (size if taken else 0)
-            taken += 1
-            if size > MAX_LINE_BYTES:
-                raise UnreadableRowsError(f"a row has over {MAX_LINE_BYTES:,} bytes. Is a quote missing?")
-            yield line.decode("utf-8", "surrogateescape") + "\n"
-
-    def numbered(row: FileRow) -> Iterator[bytes | FileRow]:
-        nonlocal taken
-        yield from [b""] * (taken - 1)
-        taken = 0
-        yield row
-
-    while broken:
-        broken = False
-        try:
-            for row in separated_rows(chain([head], texts())):
-                yield from numbered(row)
-        except UnreadableRowsError as error:
-            broken = True
-            yield from numbered(FileRow("", None, error.problem))
+    whole = chain(first, lines)
+    if first and sniffed_suffix(first[-1]) == ".csv":
+        return separated_rows((line.decode("utf-8-sig", "surrogateescape") + "\n" for line in whole), MAX_LINE_BYTES)
+    return json_lines(whole)
 
 
 async def problems_in(
-    arriving: AsyncIterator[bytes | FileRow], parse: Parse, refuse: Callable[[int, str], None]
+    arriving: AsyncIterator[FileRow], parse: Parse, refuse: Callable[[int, str], None]
 ) -> AsyncIterator[Problem]:
-    """The question of each line; a line that holds none is refused with its number, and the stream goes on.
+    """The question of each row; one that holds none is refused with its line, and the stream goes on.
 
     Blank lines are passed over: they count as lines, and not in the ids of questions that bring none.
     """
-    line_number = number = 0
-    async for line in arriving:
-        line_number += 1
-        if isinstance(line, bytes) and not line.strip():
-            continue
+    number = 0
+    async for row in arriving:
         number += 1
         try:
-            if isinstance(line, FileRow) and line.problem:
-                raise InputError(line.problem)
-            record = line.value if isinstance(line, FileRow) else json.loads(line)
+            record = record_of(row)
             json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair can be sent to no server
-            if not isinstance(record, dict):
-                raise InputError("a question is an object with id and question.")
             problem = parse(record, number)
-        except PetsError as error:
-            refuse(line_number, str(error))
-        except (ValueError, RecursionError) as error:
-            refuse(line_number, f"this is not JSON in UTF-8 ({error}).")
+        except (PetsError, UnicodeEncodeError) as error:
+            reason = str(error) if isinstance(error, PetsError) else f"this is not UTF-8 ({error})."
+            refuse(int(row.place.removeprefix("line ")), reason)
         else:
             yield problem
 

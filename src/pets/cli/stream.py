@@ -29,7 +29,7 @@ from pets.cli._run import (
     watch_outages,
     watched_by,
 )
-from pets.cli._stdin import Parse, lines, problems_in, replayed_problem, spoken_problem
+from pets.cli._stdin import Parse, arriving_rows, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
 from pets.cli.options import KEEP, OUTPUT, LocalModelOptions, ModelOptions, QuestionOptions, ServerOptions, run_spec
 from pets.core.budget import amount_words
@@ -152,7 +152,7 @@ class RunningStream:
         if self.problems is not None:
             return
         left = self._stream.spec.spending.horizon
-        async for problem in problems_in(lines(sys.stdin.buffer), self.parser(self._stream.spec), self._refuse):
+        async for problem in problems_in(arriving_rows(sys.stdin.buffer), self.parser(self._stream.spec), self._refuse):
             yield problem
             left = None if left is None else left - 1
             if left == 0:

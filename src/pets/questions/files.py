@@ -11,7 +11,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import takewhile
@@ -40,8 +40,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """What a question has, and under which names a file may hold it, the first of them that is there; case does not matter.
 """
-
-Places = Iterable[tuple[str, Record]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,35 +94,52 @@ def stream_questions(
     path: Path, *, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
 ) -> Iterator[Problem]:
     """The questions of a file, one by one; the first bad line raises, with its number."""
-    return problems_of(read_records(path), f'questions "{path.name}"', fields, answer_type)
+    return problems_of(read_rows(path, noun="questions"), f'questions "{path.name}"', fields, answer_type)
 
 
 def problems_of(
-    records: Places, title: str, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
+    rows: Iterable[FileRow], title: str, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
 ) -> Iterator[Problem]:
-    """The question of each record, ``title`` being what messages call their source."""
+    """The question of each row, ``title`` being what messages call their source."""
     fields = fields or {}
-    missing = set(fields.values())
-    seen: dict[str, str] = {}
-    types_only = "gold" not in fields
-    for number, (place, record) in enumerate(records, 1):
-        if missing:
-            missing -= record.keys()
-        try:
-            problem = problem_from(record, number, fields, answer_type)
-            if problem.id in seen:
-                raise InputError(f'"id" is {problem.id!r}, as on {seen[problem.id]}; ids are unique.')
-        except PetsError as error:
-            raise InputError(f"{title} {place}: {error}") from None
-        seen[problem.id] = place
+    missing, types_only = set(fields.values()), "gold" not in fields
+
+    def problem(record: Record, number: int) -> Problem:
+        nonlocal types_only
+        missing.difference_update(record)
         types_only = types_only and is_answer_type(record.get("answer")) and "answer_type" not in record
-        yield problem
-    if not seen:
-        raise InputError(f"{title}: the file holds no question. Write one per line.")
+        return problem_from(record, number, fields, answer_type)
+
+    yield from unique_problems(rows, title, problem)
     if missing:  # a gold here and there may be missing, a name that no line has is a slip
         raise InputError(f'{title}: no question has a field "{min(missing)}". Check --field.')
     if types_only:
         raise InputError(f"{title}: {RENAMED_TYPE}")
+
+
+def unique_problems(
+    rows: Iterable[FileRow], title: str, parse: Callable[[Record, int], Problem]
+) -> Iterator[Problem]:
+    """What ``parse`` makes of each row and its number; the first bad row raises, with its place."""
+    places: dict[str, str] = {}
+    for number, row in enumerate(rows, 1):
+        try:
+            problem = parse(record_of(row), number)
+            if problem.id in places:
+                raise InputError(f'"id" is {problem.id!r}, as on {places[problem.id]}; ids are unique.')
+        except PetsError as error:
+            raise InputError(f"{title} {row.place}: {error}") from None
+        places[problem.id] = row.place
+        yield problem
+    if not places:
+        raise InputError(f"{title}: the file holds no question. Write one per line.")
+
+
+def record_of(row: FileRow) -> Record:
+    """What a row holds; one that cannot be read, or is no question, raises."""
+    if row.problem or not isinstance(row.value, dict):
+        raise InputError(row.problem or 'a question is an object, {"id": ..., "question": ...}. Repair it or drop it.')
+    return row.value
 
 
 RENAMED_TYPE = (
@@ -328,22 +343,8 @@ def _field_names(record: Record) -> str:
     return f"the fields are {names}" if names else "there are no fields"
 
 
-def read_records(path: Path) -> Iterator[tuple[str, Record]]:
-    """Where each record stands ("line 3") and what it holds; streamed."""
-    return _good(read_rows(path, noun="questions"), f'questions "{path.name}"')
-
-
-def stdin_records() -> Iterator[tuple[str, Record]]:
-    """The records of stdin: JSONL, CSV, JSON or plain lines, as its beginning shows."""
+def stdin_rows() -> Iterator[FileRow]:
+    """The rows of stdin: JSONL, CSV, JSON or plain lines, as its beginning shows."""
     buffer = sys.stdin.buffer
     file = buffer if isinstance(buffer, io.BufferedReader) else io.BufferedReader(io.BytesIO(buffer.read()))
-    return _good(rows_of(file, "", "questions on stdin"), "questions on stdin")
-
-
-def _good(rows: Iterable[FileRow], title: str) -> Iterator[tuple[str, Record]]:
-    for place, record, problem in rows:
-        if not problem and not isinstance(record, dict):
-            problem = 'a question is an object, {"id": ..., "question": ...}. Repair it or drop it.'
-        if problem:
-            raise InputError(f"{title} {place}: {problem}")
-        yield place, record
+    return rows_of(file, "", "questions on stdin")

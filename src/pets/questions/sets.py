@@ -17,7 +17,7 @@ import numpy as np
 
 from pets._extras import require
 from pets.answers.base import GSM8K_MARK
-from pets.errors import InputError, PetsError
+from pets.errors import InputError
 from pets.prompts import Prompt, Sampling
 from pets.questions.files import (
     LETTERS,
@@ -26,10 +26,10 @@ from pets.questions.files import (
     QuestionSet,
     problems_of,
     read_questions,
-    read_records,
-    stdin_records,
+    stdin_rows,
+    unique_problems,
 )
-from pets.tabular import SUFFIXES, Record
+from pets.tabular import SUFFIXES, FileRow, Record, read_rows
 
 MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
 CHOICE_PROMPT = "{}\n\n{}\n\nPlease reason step by step, and put the letter of your choice within \\boxed{{}}."
@@ -52,8 +52,7 @@ def problem_of(benchmark: "Benchmark", record: Record, number: str, seed: int = 
     '1,004'
     """
     id = first_of(record, *IDS, default=number)
-    levels = [record[name] for name in LEVELS if record.get(name) is not None]
-    level = levels[0] if levels else ""
+    level = next((record[name] for name in LEVELS if record.get(name) is not None), "")
     level = ", ".join(map(str, level)) if isinstance(level, list) else str(level)
     if benchmark.answers != "choice":
         gold = first_of(record, "answer", "Answer")
@@ -183,7 +182,7 @@ def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) 
     """
     name = str(source)
     if name == STDIN:
-        return QuestionSet("stdin", tuple(problems_of(stdin_records(), "questions on stdin", fields)))
+        return QuestionSet("stdin", tuple(problems_of(stdin_rows(), "questions on stdin", fields)))
     if name.startswith(HUB_PREFIX):
         repository, config, split = parse_hub_name(name)
         return QuestionSet(repository, tuple(problems_of(hub_rows(repository, config, split), name, fields)))
@@ -214,19 +213,13 @@ def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> Que
         rows = hub_rows(benchmark.hub, benchmark.config, benchmark.split, copy_hint)
     else:
         rows = local_rows(source, benchmark.config, benchmark.split)
-    problems: dict[str, Problem] = {}
-    for number, (place, row) in enumerate(rows, 1):
-        try:
-            problem = problem_of(benchmark, row, str(number), seed)
-            id = f"{name}-{problem.id}"
-            if id in problems:
-                raise InputError(f'two questions have the id "{problem.id}"; name one file of this set.')
-        except PetsError as error:
-            raise InputError(f"{name}, {place}: {error}") from None
-        problems[id] = replace(problem, id=id)
-    if not problems:
-        raise InputError(f"{name}: there is no question in it.")
-    return QuestionSet(name, tuple(problems.values()), Sampling(max_tokens=benchmark.max_tokens))
+
+
+    def problem(record: Record, number: int) -> Problem:
+        own = problem_of(benchmark, record, str(number), seed)
+        return replace(own, id=f"{name}-{own.id}")
+
+    return QuestionSet(name, tuple(unique_problems(rows, name, problem)), Sampling(max_tokens=benchmark.max_tokens))
 
 
 HUB_PREFIX = "hf:"
@@ -243,9 +236,7 @@ NO_REMEDY = "Check the name and the network."
 METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "state.json")  # what the hub's tools leave beside the data
 
 
-def hub_rows(
-    repository: str, config: str | None, split: str | None, copy_hint: str = ""
-) -> Iterator[tuple[str, Record]]:
+def hub_rows(repository: str, config: str | None, split: str | None, copy_hint: str = "") -> Iterator[FileRow]:
     """Every row of a split and its place, downloaded once and kept by the ``datasets`` library.
 
     Without a split, the one that questions are asked from: test, else validation, else whatever there is.
@@ -265,7 +256,7 @@ def hub_rows(
         remedy = next((words for sign, words in REMEDIES.items() if sign in reason.lower()), NO_REMEDY)
         remedy = f"{remedy.format(repository)} {copy_hint[:1].upper()}{copy_hint[1:]}".strip()
         raise InputError(f'"{repository}" cannot be loaded from the hub ({reason}). {remedy}') from None
-    return ((f"row {number}", dict(row)) for number, row in enumerate(rows, 1))
+    return (FileRow(f"row {number}", dict(row)) for number, row in enumerate(rows, 1))
 
 
 def parse_hub_name(name: str) -> tuple[str, str | None, str | None]:
@@ -280,7 +271,7 @@ def parse_hub_name(name: str) -> tuple[str, str | None, str | None]:
     return match["repository"], match["config"], match["split"]
 
 
-def local_rows(source: Path, config: str | None, split: str) -> Iterator[tuple[str, Record]]:
+def local_rows(source: Path, config: str | None, split: str) -> Iterator[FileRow]:
     """Every row and its place, of a file or of the files of a folder that belong to the config and the split.
 
     In a folder as the hub lays it out, names tell: ``gpqa_diamond.csv``, ``main/test-00000-of-00001.parquet``. A name
@@ -300,8 +291,8 @@ def local_rows(source: Path, config: str | None, split: str) -> Iterator[tuple[s
             files = named or [path for path in files if word in path.as_posix()] or files
         files = [source / path for path in files]
     for path in files:
-        for place, row in read_records(path):
-            yield f'"{path.name}" {place}', row
+        for row in read_rows(path, noun="questions"):
+            yield row._replace(place=f'"{path.name}" {row.place}')
 
 
 def _failures() -> tuple[type[Exception], ...]:

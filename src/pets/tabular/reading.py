@@ -89,9 +89,9 @@ def rows_of(
         elif form == ".json":
             yield from _json(file.read())
         elif form == ".jsonl":
-            yield from _lines(file)
+            yield from json_lines(file)
         elif form == ".jsonl.gz":
-            yield from _lines(unpacked_lines(file, limit))
+            yield from json_lines(unpacked_lines(file, limit))
         else:
             text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
             try:
@@ -107,11 +107,7 @@ def rows_of(
 
 
 class UnreadableRowsError(Exception):
-    """The file as a whole is not what it seems to be; of CSV, the rows from ``place`` on."""
-
-    def __init__(self, problem: str, place: str = "") -> None:
-        super().__init__(f"{place}: {problem}" if place else problem)
-        self.problem = problem
+    """The file as a whole is not what it seems to be."""
 
 
 def sniffed_suffix(head: bytes) -> str:
@@ -151,7 +147,7 @@ def _too_large(limit: int) -> str:
     return f"it unpacks to over {limit} bytes, far more than its size; unpack it yourself if that is right"
 
 
-def _lines(file: Iterable[bytes]) -> Iterator[FileRow]:
+def json_lines(file: Iterable[bytes]) -> Iterator[FileRow]:
     """JSON line by line, split at newlines alone: a JSON string may hold any of Unicode's other line ends."""
     for number, line in enumerate(file, 1):
         if line.strip():
@@ -259,7 +255,7 @@ def _json(raw: bytes) -> Iterator[FileRow]:
     if problem and (raw.lstrip().startswith(b"[") or raw.count(b"\n{") == 0):
         raise UnreadableRowsError(f"{problem} Repair it; or is it .jsonl?")
     if problem:
-        yield from _lines(raw.split(b"\n"))
+        yield from json_lines(raw.split(b"\n"))
     elif isinstance(content, list):
         yield from (FileRow(f"entry {number}", entry) for number, entry in enumerate(content, 1))
     elif isinstance(content, dict):
@@ -278,24 +274,27 @@ def _separator(head: str) -> str:
     return max(SEPARATORS, key=bare.count)
 
 
-def separated_rows(file: Iterable[str]) -> Iterator[FileRow]:
-    """The rows of a CSV file; an empty cell holds nothing."""
-    csv.field_size_limit(MAX_CELL_CHARS)
-    lines = iter(file)
-    head = next((line for line in lines if line.strip()), "")
-    reader = csv.reader(chain([head], lines), delimiter=_separator(head), strict=True, skipinitialspace=True)
-    try:
-        names = [name.strip() for name in next(reader, [])]
-        for cells in reader:
-            place = f"line {reader.line_num}"
-            if not any(cells):
-                continue
-            problem = f"it has more cells than the head ({len(names)}). Quote them." if len(cells) > len(names) else ""
-            values = [cell or None for cell in cells] + [None] * (len(names) - len(cells))
-            yield FileRow(place, dict(zip(names, values, strict=False)), problem)
-    except csv.Error as error:
-        problem, place = f"this is not CSV ({error}). Repair the line.", f"line {reader.line_num}"
-        raise UnreadableRowsError(problem, place) from None
+def separated_rows(file: Iterable[str], max_cell_chars: int = MAX_CELL_CHARS) -> Iterator[FileRow]:
+    """The rows of a CSV file; an empty cell holds nothing. What is no CSV is told, and the next line begins a row."""
+    csv.field_size_limit(max_cell_chars)
+    lines, above, head, names = iter(file), 0, "", list[str]()
+    for above, head in enumerate(lines):  # noqa: B007 (how many blank lines stand above the head)
+        if head.strip():
+            break
+    lines = chain([head], lines)
+    while True:
+        reader = csv.reader(lines, delimiter=_separator(head), strict=True, skipinitialspace=True)
+        try:
+            names = names or [name.strip() for name in next(reader, [])]
+            for cells in filter(any, reader):
+                problem = f"it has more cells than the head ({len(names)}). Quote them."
+                values = [cell or None for cell in cells] + [None] * (len(names) - len(cells))
+                record = dict(zip(names, values, strict=False))
+                yield FileRow(f"line {above + reader.line_num}", record, problem if len(cells) > len(names) else "")
+            return
+        except csv.Error as error:
+            above += reader.line_num
+            yield FileRow(f"line {above}", None, f"this is not CSV ({error}). Repair the line.")
 
 
 def _parquet(file: IO[bytes], limit: int) -> Iterator[FileRow]:
