@@ -8,7 +8,16 @@ import pytest
 from click.testing import CliRunner
 
 from pets.arguments import Interval
-from pets.cli._groups import Verb, VerbGroup, option, option_group, refuse_others, verb, verb_group
+from pets.cli._groups import (
+    Verb,
+    VerbGroup,
+    named_options,
+    option,
+    option_group,
+    refuse_named,
+    verb,
+    verb_group,
+)
 from pets.cli.main import VERBS, cli
 
 
@@ -107,7 +116,7 @@ def test_options_that_a_way_of_calling_does_not_read_are_refused_by_the_name_tha
     @verb()
     def narrow(draws: DrawOptions, files: FileOptions) -> None:
         """Takes a seed and a file."""
-        refuse_others({"seed", "output"}, "This goes by its seed")
+        refuse_named("This goes by its seed", *(named_options().keys() - {"seed", "output"}))
 
     run(narrow, "-o", "x", "--seed", "3")
     result = CliRunner().invoke(narrow, ["-o", "x", "--no-checks", "--policy", "a"])

@@ -191,7 +191,7 @@ def typed(url, *words):
         ((*REPLAYED, "--no-instruct"), "leave out --no-instruct."),
         ((*REPLAYED, "--rpm", "3", "--tries", "2"), "leave out --rpm, --tries."),
         ((*REPLAYED, "--first", "3"), "leave out --first."),
-        ((*REPLAYED, *SERVER, "--store", "runs.db"), "leave out --endpoint, --model."),
+        ((*REPLAYED, *SERVER, "--store", "runs.db"), "leave out --endpoint, --model, --store."),
     ],
     ids=lambda value: " ".join(value[-3:]) if isinstance(value, tuple) else "",
 )

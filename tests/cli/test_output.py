@@ -11,7 +11,6 @@ from rich.table import Table
 
 from pets.cli._output import (
     check_output,
-    check_rows_output,
     growing_output,
     print_rows,
     print_table,
@@ -51,9 +50,9 @@ def test_rows_go_to_stdout_as_lines_or_csv_or_to_a_file_by_its_suffix(tmp_path, 
 
 
 def test_a_file_of_rows_has_a_known_suffix(tmp_path):
-    check_rows_output(tmp_path / "rows.CSV")
+    check_output(tmp_path / "rows.CSV", rows=True)
     with pytest.raises(InputError, match="ends in none of"):
-        check_rows_output(tmp_path / "rows.xlsx")
+        check_output(tmp_path / "rows.xlsx", rows=True)
 
 
 def test_a_stream_that_goes_on_adds_to_its_lines(tmp_path):
@@ -76,9 +75,9 @@ def test_what_is_read_is_not_written_over(tmp_path):
     link.symlink_to(questions)
     for output in (questions, link):
         with pytest.raises(InputError, match="would be written over"):
-            check_rows_output(output, str(questions))
-    check_rows_output(tmp_path / "answers.jsonl", str(questions), None)
-    check_rows_output(questions, "starter")
+            check_output(output, str(questions), rows=True)
+    check_output(tmp_path / "answers.jsonl", str(questions), None, rows=True)
+    check_output(questions, "starter", rows=True)
 
 
 def make_table(columns=9, rows=3):

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from rich.table import Table
 
 from pets.cli import main as module
-from pets.cli._chart import ChartLine, draw_chart
+from pets.cli._chart import draw_chart
 from pets.cli._groups import verb
 from pets.cli._output import SafeConsole
-from pets.cli._terminal import Messages, echo, json_line, say, terminal_text
+from pets.cli._terminal import echo, json_line, messages, say, terminal_text
 from pets.engine import RunSpec
 from pets.engine.resume import run_record
 from pets.engine.sources import Sources
@@ -143,7 +143,7 @@ def test_a_line_stays_one_line(capsys):
 
 
 def test_the_names_in_a_chart():
-    lines = [ChartLine(name, [1.0, 2.0], [0.5, 0.9]) for name in (HOSTILE, "okg")]
+    lines = {name: ([1.0, 2.0], [0.5, 0.9]) for name in (HOSTILE, "okg")}
     assert not STEERING.search(draw_chart("curves", lines, 80, colour=False))
 
 
@@ -201,7 +201,7 @@ def test_the_log_file_has_lines_of_json_without_keys_and_grows(tmp_path):
 
 
 def test_what_cannot_be_is_one_line():
-    with pytest.raises(InputError, match="-v and -q exclude each other"), Messages(verbose=True, quiet=True).applied():
+    with pytest.raises(InputError, match="-v and -q exclude each other"), messages(verbose=True, quiet=True):
         pass
     assert "--log-file" in str(run("--log-file", "/no/such/folder/x.log").exception)
 

@@ -20,9 +20,9 @@ environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
 import functools
 import inspect
 import math
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from itertools import chain
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
@@ -32,7 +32,7 @@ from click.core import ParameterSource
 
 from pets.arguments import Interval
 from pets.cli._config_file import ConfigFile
-from pets.cli._terminal import Messages, echo, message_options, say, terminal_text
+from pets.cli._terminal import MESSAGE_OPTIONS, echo, messages, say, terminal_text
 from pets.cli.main import OPTIONS, SuggestingGroup
 from pets.engine.spec import SECTION_OF, SECTIONS, default_of, is_honoured
 from pets.errors import InputError
@@ -96,8 +96,7 @@ class SpecOptions:
 
     def refuse(self, verb: str, reason: str) -> None:
         """Refuse what the user typed that this way of calling, a verb to a spec, does not honour."""
-        honoured = self.honoured(verb).said
-        refuse_named(reason, [name for name in self.said if name not in honoured])
+        refuse_named(reason, *(self.said.keys() - self.honoured(verb).said.keys()))
 
     def honoured(self, verb: str) -> "SpecOptions":
         """Those that this way of calling honours."""
@@ -111,19 +110,9 @@ class GroupedOption(click.Option):
         super().__init__(*args, **kwargs)
         self.title, self.needs, self.rare = title, needs, rare
 
-    def variable(self, ctx: click.Context) -> str:
-        """The option's name in the environment: ``PETS_SOLVE_MAX_TRACES``."""
-        return f"{ctx.auto_envvar_prefix}_{self.opts[-1].lstrip('-').replace('-', '_').upper()}"
-
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """What the environment holds under the name that the option has on the command line; nothing where empty."""
-        return os.environ.get(self.variable(ctx)) or None if ctx.auto_envvar_prefix else None
-
 
 class Verb(click.Command):
     """A command whose help has a section per option group, and rare options in ``--help-all`` alone."""
-
-    messages = False  # whether it has the options -v, -q and --log-file
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The options under their groups' titles; those of no group, such as --help, last."""
@@ -147,9 +136,10 @@ class Verb(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's, with the defaults of ``pets.toml``; a former name of an option is answered with its new one."""
         words, file = ctx.command_path.split()[1:], ctx.find_object(ConfigFile)
+        options = {option.opts[-1].lstrip("-"): option for option in self.params if isinstance(option, click.Option)}
+        for name, option in options.items() if ctx.auto_envvar_prefix else ():
+            option.envvar = f"{ctx.auto_envvar_prefix}_{name.replace('-', '_').upper()}"
         if file is not None and words:
-            own = (option for option in self.params if isinstance(option, click.Option))
-            options = {option.opts[-1].lstrip("-"): option for option in own}
             ctx.default_map = file.defaults(words, options, self.commands if isinstance(self, click.Group) else ())
         try:
             return super().parse_args(ctx, args)
@@ -162,8 +152,8 @@ class Verb(click.Command):
             source = None if error.param is None else ctx.get_parameter_source(error.param.name or "")
             if source is ParameterSource.DEFAULT_MAP and file is not None:
                 raise click.BadParameter(f'{error.message} It stands in "{file.path}".', ctx, error.param) from None
-            if source is ParameterSource.ENVIRONMENT and isinstance(error.param, GroupedOption):
-                origin = f"It comes from {error.param.variable(ctx)}."
+            if source is ParameterSource.ENVIRONMENT and error.param is not None:
+                origin = f"It comes from {error.param.envvar!s}."
                 raise click.BadParameter(f"{error.message} {origin}", ctx, error.param) from None
             raise
 
@@ -175,10 +165,8 @@ class Verb(click.Command):
         file = ctx.find_object(ConfigFile)
         if file is not None and ctx.get_parameter_source("trust") is not ParameterSource.COMMANDLINE:
             file.check_trusted()
-        messages = Messages()
-        if self.messages:
-            messages = Messages(ctx.params.pop("verbose"), ctx.params.pop("quiet"), ctx.params.pop("log_file"))
-        with messages.applied():
+        wanted = {option.name: ctx.params.pop(option.name) for option in MESSAGE_OPTIONS if option in self.params}
+        with messages(**wanted):
             if file is not None:
                 sources = ((option, ctx.get_parameter_source(option.name or "")) for option in self.params)
                 if flags := [option.opts[-1] for option, source in sources if source is ParameterSource.DEFAULT_MAP]:
@@ -230,12 +218,11 @@ def verb(name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
 
     def decorate(function: Callable[..., None]) -> Verb:
         command = click.command(name, cls=Verb)(_with_groups(function, name))
-        command.params += message_options()
+        command.params += MESSAGE_OPTIONS
         if rare := sum(getattr(parameter, "rare", False) for parameter in command.params):
             words = f"Show this message with {rare} more options and exit."
             eager: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": show_all}
             command.params.append(click.Option(["--help-all"], help=words, **eager))
-        command.messages = True
         return command
 
     return decorate
@@ -265,29 +252,28 @@ def named_options() -> dict[str, str]:
     return flags
 
 
-def refuse_named(reason: str, names: Iterable[str]) -> None:
-    """Refuse those of these fields that the user named on the command line: nothing would read them."""
-    ignored = {*names}
-    if flags := [flag for name, flag in named_options().items() if name in ignored]:
+def refuse_named(reason: str, *ignored: str | type) -> None:
+    """Refuse those of these fields and groups that the user named on the command line: nothing would read them."""
+    names = {own for own in ignored if isinstance(own, str)}
+    names |= {spec.name for group in ignored if not isinstance(group, str) for spec in fields(group)}
+    if flags := [flag for name, flag in named_options().items() if name in names]:
         raise InputError(f"{reason}: leave out {', '.join(flags)}.")
-
-
-def refuse_others(allowed: Set[str], reason: str) -> None:
-    """Refuse what the user named beside the ``allowed`` fields."""
-    refuse_named(reason, named_options().keys() - allowed)
-
-
-def refuse_groups(reason: str, *groups: type, but: Set[str] = frozenset()) -> None:
-    """Refuse what the user named of these groups, ``but`` for some fields."""
-    refuse_named(reason, {spec.name for group in groups for spec in fields(group)} - but)
 
 
 def _with_groups(function: Callable[..., None], verb_name: str | None = None) -> Callable[..., None]:
     hints, parameters = get_type_hints(function), inspect.signature(function).parameters
-    groups = {name: hints[name] for name in parameters if is_dataclass(hints.get(name))}
-    of_spec = next((name for name, group in groups.items() if group is SpecOptions), None)
-    groups.pop(of_spec or "", None)
+    groups: dict[str, list[GroupedOption]] = {}
+    for name in sorted(parameters, key=lambda name: hints.get(name) is not SpecOptions):  # what is a spec's comes first
+        if hints.get(name) is SpecOptions:
+            groups[name] = _spec_options(verb_name or function.__name__)
+        elif is_dataclass(hints.get(name)):
+            group, kinds = hints[name], get_type_hints(hints[name])
+            told = [spec for spec in fields(group) if "help" in spec.metadata]
+            title = getattr(group, "title", group.__name__)
+            groups[name] = [_make_option(spec.name, kinds[spec.name], spec, title) for spec in told]
     loose = {name: parameter.default for name, parameter in parameters.items() if isinstance(parameter.default, Field)}
+    options = [*chain.from_iterable(groups.values())]
+    options += [_make_option(name, hints[name], spec, LOOSE_TITLE) for name, spec in loose.items()]
 
     @functools.wraps(function)
     def call(*args: Any, **values: Any) -> None:
@@ -297,40 +283,30 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
                 flag = named[option.name]
                 needed = next(other.opts[-1] for other in options if other.name == option.needs)
                 raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
-        objects: dict[str, Any] = {}
         for name, group in groups.items():
-            own: dict[str, Any] = {}
-            for spec in fields(group):
-                if spec.name in values:
-                    own[spec.name] = values.pop(spec.name)
-            objects[name] = group(**own)
-        if of_spec is not None:
-            said: dict[str, Any] = {}
-            for name in sections:
-                value = values.pop(name)
-                # What is neither typed nor in the environment or pets.toml is not said.
-                if context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT):
-                    said[name] = value
-            objects[of_spec] = SpecOptions(said)
-        function(*args, **values, **objects)
+            own = {str(option.name): values.pop(str(option.name)) for option in group}
+            if hints[name] is SpecOptions:  # what is neither typed nor in the environment or pets.toml is not said
+                unsaid = (None, ParameterSource.DEFAULT)
+                own = {"said": {key: own[key] for key in own if context.get_parameter_source(key) not in unsaid}}
+            values[name] = hints[name](**own)
+        function(*args, **values)
 
-    sections = [] if of_spec is None else spec_fields(verb_name or function.__name__)
+    # click's own decorators add from the last to the first, and leave them on the function.
+    call.__click_params__ = [*reversed(options), *getattr(function, "__click_params__", ())]  # type: ignore[attr-defined]
+    return call
+
+
+def _spec_options(verb: str) -> list[GroupedOption]:
+    """The options of a verb that are fields of a spec; nothing is their default, so that what is said can be told."""
     options = []
-    for name in sections:  # nothing is the default, so that what is said can be told from what is not
+    for name in spec_fields(verb):
         section, spec = SECTIONS[SECTION_OF[name]], SPEC_FIELDS[name]
         default = default_of(spec)
         words = name.replace("_", "-") if default is True else str(default or "")
         shown = {"show_default": False if SAYS_DEFAULT in spec.metadata["help"] else words or False}
         several = name == "price"  # one for each of several models
         options.append(_make_option(name, get_type_hints(section)[name], spec, section.title, several=several, **shown))
-    for group in groups.values():
-        kinds, title = get_type_hints(group), getattr(group, "title", group.__name__)
-        told = [spec for spec in fields(group) if "help" in spec.metadata]
-        options += [_make_option(spec.name, kinds[spec.name], spec, title) for spec in told]
-    options += [_make_option(name, hints[name], spec, LOOSE_TITLE) for name, spec in loose.items()]
-    # click's own decorators add from the last to the first, and leave them on the function.
-    call.__click_params__ = [*reversed(options), *getattr(function, "__click_params__", ())]  # type: ignore[attr-defined]
-    return call
+    return options
 
 
 def spec_fields(verb: str) -> list[str]:

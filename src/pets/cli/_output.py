@@ -10,13 +10,21 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -51,8 +59,11 @@ def table_console(width: int = UNFOLDED_WIDTH) -> Console:
     return SafeConsole(width=None if measured else width, markup=False, emoji=False, highlight=False)
 
 
-def check_output(path: Path | None, *sources: str | Path | None) -> None:
-    """Refuse a file that cannot be written, or that is read too, before a whole run was paid for it."""
+def check_output(path: Path | None, *sources: str | Path | None, rows: bool = False) -> None:
+    """Refuse a file that cannot be written, or that is read too, before a whole run was paid for it.
+
+    One of ``rows`` has a known suffix and, where that is Parquet's, its library.
+    """
     if path is None:
         return
     if not path.parent.is_dir():
@@ -64,12 +75,7 @@ def check_output(path: Path | None, *sources: str | Path | None) -> None:
     for source in sources if exists else ():
         if source is not None and Path(source).is_file() and path.samefile(source):
             raise InputError(f'"{path}" is what is read, and would be written over. Choose another file for -o.')
-
-
-def check_rows_output(path: Path | None, *sources: str | Path | None) -> None:
-    """Refuse a file of rows as :func:`check_output` does, without a known suffix, or Parquet without its library."""
-    check_output(path, *sources)
-    if path is not None and (path.is_file() or not path.exists()):  # /dev/stdout takes whatever comes
+    if rows and (exists or not path.exists()):  # /dev/stdout takes whatever comes
         check_suffix(path)
 
 
@@ -120,19 +126,16 @@ def growing_output(
     grows = output.suffix.lower() in (".jsonl", ".csv", ".tsv")
     if resume and output.exists() and output.suffix.lower() != ".jsonl":
         raise InputError(f'"{output}" holds what came before, and only .jsonl is added to. Name another file.')
-    if not grows:
-        with atomic_write(output) as file, open_rows(file, output.name, columns) as writer:
-            yield writer.write
-        return
-    with (
-        locked_file(output),
-        output.open("ab" if resume else "wb") as growing,
-        open_rows(growing, output.name, columns) as writer,
-    ):
+    with ExitStack() as stack:
+        if grows:
+            stack.enter_context(locked_file(output))
+        opened = output.open("ab" if resume else "wb") if grows else atomic_write(output)
+        file = stack.enter_context(opened)
+        writer = stack.enter_context(open_rows(file, output.name, columns))
 
         def write(row: Mapping[str, Any]) -> None:
             writer.write(row)
-            growing.flush()
+            file.flush()
 
         yield write
 
@@ -155,12 +158,17 @@ def count(number: int, noun: str) -> str:
 
 
 @contextmanager
-def progress_bar(doing: str = "replaying") -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr with the time that is left; call it with what is done and what there is to do."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    console = SafeConsole(stderr=True)
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("reading answers", total=None)
+def progress_bar(
+    doing: str = "replaying", first: str = "reading answers", *, counts: bool = False
+) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr with the time that is left; call it with what is done and what there is to do.
+
+    ``first`` are its words before that. It shows the share that is done or, with ``counts``, both numbers.
+    """
+    done_column = MofNCompleteColumn() if counts else TaskProgressColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), done_column, TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
+        task = bar.add_task(first, total=None)
 
         def progress(done: int, total: int) -> None:
             bar.update(task, description=doing, completed=done, total=total)

@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -69,58 +68,49 @@ SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.I)
 USER_IN_URL = re.compile(r"(?<=://)[^/\s@]+@")
 
 
-def message_options() -> list[click.Option]:
-    """The options that every verb has."""
-    return [
-        click.Option(["-v", "--verbose"], is_flag=True, help="Say more on stderr: every request and retry."),
-        click.Option(["-q", "--quiet"], is_flag=True, help="Say nothing on stderr but errors."),
-        click.Option(
-            ["--log-file"],
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="A file that requests, retries and warnings are added to, as lines of JSON without keys.",
-        ),
-    ]
+MESSAGE_OPTIONS = [
+    click.Option(["-v", "--verbose"], is_flag=True, help="Say more on stderr: every request and retry."),
+    click.Option(["-q", "--quiet"], is_flag=True, help="Say nothing on stderr but errors."),
+    click.Option(
+        ["--log-file"],
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="A file that requests, retries and warnings are added to, as lines of JSON without keys.",
+    ),
+]
+"""The options that every verb has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """What the user wants to hear."""
+@contextlib.contextmanager
+def messages(verbose: bool = False, quiet: bool = False, log_file: Path | None = None) -> Iterator[None]:
+    """While the block lasts, logs go where the user wants them, and with ``quiet`` nothing else goes to stderr."""
+    if verbose and quiet:
+        raise InputError("-v and -q exclude each other. Leave one out.")
+    with contextlib.ExitStack() as stack:
+        handlers: list[logging.Handler] = []
+        if verbose:
+            handlers.append(logging.StreamHandler(sys.stderr))
+            handlers[0].setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+            handlers[0].addFilter(lambda record: not record.name.startswith(ALREADY_SHOWN))
+        if log_file is not None:
+            from pets.gateway.telemetry import JsonLines  # the gateway's own format
 
-    verbose: bool = False
-    quiet: bool = False
-    log_file: Path | None = None
-
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
-        """While the block lasts, logs go where they are wanted, and with ``quiet`` nothing else goes to stderr."""
-        if self.verbose and self.quiet:
-            raise InputError("-v and -q exclude each other. Leave one out.")
-        with contextlib.ExitStack() as stack:
-            handlers: list[logging.Handler] = []
-            if self.verbose:
-                handlers.append(logging.StreamHandler(sys.stderr))
-                handlers[0].setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-                handlers[0].addFilter(lambda record: not record.name.startswith(ALREADY_SHOWN))
-            if self.log_file is not None:
-                from pets.gateway.telemetry import JsonLines  # the gateway's own format
-
-                try:
-                    handlers.append(logging.FileHandler(self.log_file, encoding="utf-8"))
-                except OSError as error:
-                    raise InputError(f'--log-file "{self.log_file}" cannot be written: {error.strerror}.') from None
-                handlers[-1].setFormatter(JsonLines())
-            for handler in handlers:
-                stack.callback(handler.close)
-                handler.addFilter(_redact)
-                stack.callback(LOGGER.setLevel, LOGGER.level)
-                stack.callback(LOGGER.removeHandler, handler)
-                LOGGER.setLevel(logging.INFO)
-                LOGGER.addHandler(handler)
-            if self.quiet:
-                silence = stack.enter_context(Path(os.devnull).open("w"))
-                stack.enter_context(contextlib.redirect_stderr(silence))
-            yield
+            try:
+                handlers.append(logging.FileHandler(log_file, encoding="utf-8"))
+            except OSError as error:
+                raise InputError(f'--log-file "{log_file}" cannot be written: {error.strerror}.') from None
+            handlers[-1].setFormatter(JsonLines())
+        for handler in handlers:
+            stack.callback(handler.close)
+            handler.addFilter(_redact)
+            stack.callback(LOGGER.setLevel, LOGGER.level)
+            stack.callback(LOGGER.removeHandler, handler)
+            LOGGER.setLevel(logging.INFO)
+            LOGGER.addHandler(handler)
+        if quiet:
+            silence = stack.enter_context(Path(os.devnull).open("w"))
+            stack.enter_context(contextlib.redirect_stderr(silence))
+        yield
 
 
 def _redact(record: logging.LogRecord) -> bool:

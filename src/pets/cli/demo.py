@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pets.cli._chart import ChartLine, draw_chart
+from pets.cli._chart import draw_chart
 from pets.cli._groups import option, option_group, verb
-from pets.cli._output import SafeConsole, check_output, make_table, print_table, write_page
+from pets.cli._output import SafeConsole, check_output, make_table, print_table, progress_bar, write_page
 from pets.cli._terminal import echo_drawing
 from pets.core.tally import majority
 from pets.engine import Answer, Engine
@@ -164,7 +164,7 @@ def run_demo(options: DemoOptions, pool: Pool | None = None) -> None:
     with words.status(f"replaying {len(pool.questions)} recorded questions"):
         recorded = compare_recorded(pool)
     print_recorded(recorded, data)
-    live = asyncio.run(_live(options, pool, words)) if options.live else LivePart("Left out: --no-live was given.")
+    live = asyncio.run(_live(options, pool)) if options.live else LivePart("Left out: --no-live was given.")
     print_live(live, data)
     try:
         charts_library()
@@ -175,14 +175,13 @@ def run_demo(options: DemoOptions, pool: Pool | None = None) -> None:
     words.print(f"Page with all of this: {options.report}", soft_wrap=True, markup=False)  # a path stays in one piece
 
 
-async def _live(options: DemoOptions, pool: Pool, console: Console) -> LivePart:
+async def _live(options: DemoOptions, pool: Pool) -> LivePart:
     """The model's answers to the first questions; where it cannot run, why."""
     population = {question.id: majority(question.answers) for question in pool.questions}
     starter = question_set("starter")
     problems = tuple(problem for problem in starter.problems if problem.id in population)[: options.first]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("traces"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-        bar = progress.add_task("loading the model", total=None)
+    traces = count(1)
+    with progress_bar("live model", "loading the model", counts=True) as progress:
         try:
             engine = Engine(
                 replace(starter, problems=problems),
@@ -193,10 +192,9 @@ async def _live(options: DemoOptions, pool: Pool, console: Console) -> LivePart:
                 seed=SEED,
                 hurry=0.0,  # the slots share one processor: to speculate brings nothing
                 keep_going=True,  # a demo shows what comes
-                on_trace=lambda trace: progress.advance(bar),
+                on_trace=lambda trace: progress(next(traces), engine.record.total),
             )
             async with engine:
-                progress.update(bar, description="live model", total=engine.record.total)
                 asyncio.get_running_loop().call_later(LIVE_LIMIT_S, engine.drain)
                 solution = await engine.run()
                 answers = tuple(engine.answers())
@@ -245,9 +243,9 @@ def print_recorded(recorded: RecordedPart, console: Console) -> None:
     console.print(f"{recorded.title}\n", style="bold", markup=False)
     for sentence in recorded.sentences:
         console.print(sentence, markup=False)
-    lines = [ChartLine(policy, line.traces.tolist(), line.mean.tolist()) for policy, line in recorded.curves.items()]
+    curves = {policy: (line.traces.tolist(), line.mean.tolist()) for policy, line in recorded.curves.items()}
     title = "\nquestions with the vote of all traces, against traces per question"
-    echo_drawing(draw_chart(title, lines, console.width, colour=console.is_terminal))
+    echo_drawing(draw_chart(title, curves, console.width, colour=console.is_terminal))
     rows = [
         [group.label, str(group.questions), *(f"{traces:.1f}" for traces in group.traces.values())]
         for group in recorded.classes

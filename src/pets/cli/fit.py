@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from pets.cli._chart import ChartLine, draw_chart
-from pets.cli._groups import option, option_group, refuse_others, verb
+from pets.cli._chart import draw_chart
+from pets.cli._groups import named_options, option, option_group, refuse_named, verb
 from pets.cli._output import check_output, make_table, print_table, table_console
 from pets.cli._terminal import echo, echo_drawing, say
 from pets.cli.pools import PoolOptions
@@ -68,7 +68,7 @@ def fit(
     as many batches of parallel traces as its policy allows. The plan is readable JSON.
     """
     if show is not None:
-        refuse_others({"show"}, "--show draws a plan as it is")
+        refuse_named("--show draws a plan as it is", *(named_options().keys() - {"show"}))
         if pool is not None:
             raise InputError(f'--show fits nothing: leave "{pool}" out.')
         _draw_plan(read_plan(show))
@@ -117,9 +117,9 @@ def _draw_plan(fitted: StreamPlan) -> None:
     title = "grids: what four warm-up traces show"
     print_table(make_table(("votes", "share of the stream"), numbers, rows, title=title), console)
     traces = np.arange(K0, fitted.cap + 1).tolist()
-    lines = [ChartLine(name, traces, curve.tolist()) for name, curve in zip(NAMES, fitted.grid.SC(traces), strict=True)]
+    curves = {name: (traces, curve.tolist()) for name, curve in zip(NAMES, fitted.grid.SC(traces), strict=True)}
     title = "self-consistency against traces, by the votes of the first four"
-    echo_drawing(draw_chart(title, lines, console.width, colour=sys.stdout.isatty()))
+    echo_drawing(draw_chart(title, curves, console.width, colour=sys.stdout.isatty()))
     if fitted.prices is not None:
         within_cap = {float(budget) for budget in PRICED_MEAN_BUDGETS if budget <= fitted.cap}
         budgets = sorted(within_cap | {fitted.mean_budget})

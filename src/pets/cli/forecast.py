@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from pets.arguments import Interval
-from pets.cli._chart import ChartLine, draw_chart
+from pets.cli._chart import draw_chart
 from pets.cli._groups import option, option_group, verb
 from pets.cli._output import FORMAT, Format, SafeConsole, count, is_for_people, print_rows, progress_bar
 from pets.cli._terminal import echo, echo_drawing, say
@@ -84,9 +84,9 @@ def forecast(run: str, question: ForecastOptions) -> None:
             )
     curve, questions = source.curve, source.questions
     console = SafeConsole(stderr=True)
-    line = ChartLine(question.policy, curve.mean_budget.tolist(), curve.consistency.tolist())
+    curves = {question.policy: (curve.mean_budget.tolist(), curve.consistency.tolist())}
     title = "expected self-consistency against mean traces per question"
-    echo_drawing(draw_chart(title, [line], console.width, colour=console.is_terminal), err=True)
+    echo_drawing(draw_chart(title, curves, console.width, colour=console.is_terminal), err=True)
     budgets, lines = source.budgets(question.target_consistency, question.up_to)
     if not is_for_people(question.format):
         say(*lines)

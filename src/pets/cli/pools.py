@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from pets.cli._groups import option, option_group, refuse_others, verb_group
+from pets.cli._groups import named_options, option, option_group, refuse_named, verb_group
 from pets.cli._output import FORMAT, Format, count, make_table, print_rows, print_table, write_output
 from pets.cli._terminal import echo, say
 from pets.cli.options import FIELDS, FIRST
@@ -210,7 +210,7 @@ def questions(
     Prompts, how answers are read, and the right answers are included.
     """
     if name is None:
-        refuse_others(set(), "the list of named sets is all there is to print")
+        refuse_named("the list of named sets is all there is to print", *named_options())
         for known in named_sets():
             if (published := BENCHMARKS.get(known)) is not None:
                 echo(f"{known}\t{published.about} ({published.hub})")

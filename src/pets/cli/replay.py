@@ -11,7 +11,7 @@ from pets.cli._groups import option, option_group, verb
 from pets.cli._output import (
     FORMAT,
     Format,
-    check_rows_output,
+    check_output,
     count,
     print_rows,
     print_table,
@@ -125,7 +125,7 @@ def replay(
     those with waves (okg:waves=4) run at mean budgets, stopping rules over their thresholds, online policies over mean
     budgets on questions that did not train them.
     """
-    check_rows_output(result.output, *paths)
+    check_output(result.output, *paths, rows=True)
     if result.plots is not None:
         charts_library()
     plain = protocol.reference == "whole" and not (

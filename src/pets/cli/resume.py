@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pets.cli._groups import FILE, SpecOptions, named_options, option, option_group, refuse_groups, verb
-from pets.cli._output import check_rows_output, count
+from pets.cli._groups import FILE, SpecOptions, named_options, option, option_group, refuse_named, verb
+from pets.cli._output import check_output, count
 from pets.cli._ray import RayOptions
 from pets.cli._run import kept_words, run_engine, run_jobs, write_answers
 from pets.cli._terminal import is_terminal, say
@@ -71,7 +71,7 @@ def resume(
 
     A bare amount is refused, as is a total below what was spent.
     """
-    check_rows_output(output, questions)
+    check_output(output, questions, rows=True)
     if kept.budget is not None and "budget" not in named_options():
         raise InputError("a run gets more budget on the command line alone: --budget +AMOUNT or --budget =TOTAL.")
     location = kept.store or DEFAULT_STORE
@@ -83,7 +83,7 @@ def resume(
         changed.refuse("stream", f"run {run} is a stream")
         if "max_traces" in changed.said:
             raise InputError(f"run {run} is a stream, which keeps its --max-traces: leave it out.")
-        refuse_groups(f"run {run} is a stream", LocalModelOptions, RayOptions)
+        refuse_named(f"run {run} is a stream", LocalModelOptions, RayOptions)
         changes = {"budget": kept.budget, "answer": kept.answer, **changed.said}
         running = resumed_stream(location, run, questions, plan, servers, QuestionOptions(fields=fields), **changes)
         run_stream(running, output, resume=True)
@@ -97,13 +97,13 @@ def resume(
         raise InputError(f"run {run} {f'goes by files: {ways}' if by_files else 'asks servers: leave out --replies'}.")
     if by_files:
         changed.refuse("batch", f"run {run} goes by files")
-        refuse_groups(f"run {run} goes by files", ServerOptions, LocalModelOptions, RayOptions)
+        refuse_named(f"run {run} goes by files", ServerOptions, LocalModelOptions, RayOptions)
         _read_replies(location, run, kept, changed, output)
         return
     if ray.ray is None:
-        refuse_groups(f"run {run} goes on with its own settings", LocalModelOptions)
+        refuse_named(f"run {run} goes on with its own settings", LocalModelOptions)
     else:
-        refuse_groups("--ray hosts the model itself", ServerOptions)
+        refuse_named("--ray hosts the model itself", ServerOptions)
     engine = Engine.resume(
         location,
         run,

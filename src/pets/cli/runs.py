@@ -12,7 +12,7 @@ import click
 
 from pets.answers.auto import kinds_words
 from pets.cli._groups import option, option_group, verb_group
-from pets.cli._output import FORMAT, Format, check_rows_output, count, make_table, print_rows, print_table, write_output
+from pets.cli._output import FORMAT, Format, check_output, count, make_table, print_rows, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS, answered_words, write_answers
 from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
@@ -141,7 +141,7 @@ def export(context: click.Context, run: str, output: ExportOptions, answer: str 
     """
     pooled = output.what == "pool"
     if not pooled:
-        check_rows_output(output.output)
+        check_output(output.output, rows=True)
     with Store.open(context.obj, create=False) as opened:
         view = opened.view(run, code=answer)
         if pooled:
@@ -196,7 +196,7 @@ def reread(
     \b
     pets runs reread 1 --answer number -o answers.jsonl
     """
-    check_rows_output(output)
+    check_output(output, rows=True)
     if answer is None:
         raise InputError("how are the texts to be read? Give --answer number, math, choice, text, ...")
     with Store.open(context.obj, create=False) as opened:

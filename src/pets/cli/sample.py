@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pets.cli._groups import SpecOptions, option, option_group, verb
-from pets.cli._output import SafeConsole, count
+from pets.cli._output import count, progress_bar
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import say
 from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, run_spec
@@ -92,14 +91,8 @@ def sample(
 
 
 async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path) -> int:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     async with AsyncExitStack() as stack:
-        progress = stack.enter_context(Progress(*columns, TimeRemainingColumn(), console=SafeConsole(stderr=True)))
-        bar = progress.add_task("starting", total=None)
-
-        def show(done: int, total: int) -> None:
-            progress.update(bar, description="questions", completed=done, total=total)
-
+        show = stack.enter_context(progress_bar("questions", "starting", counts=True))
         for sampler in samplers:
             await stack.enter_async_context(sampler)
         return await record(recording, samplers, output, show)

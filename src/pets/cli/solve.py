@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from pets.cli._groups import SpecOptions, option, option_group, refuse_groups, verb
-from pets.cli._output import FORMAT_HELP, Format, check_output, check_rows_output, count, print_rows
+from pets.cli._groups import SpecOptions, option, option_group, refuse_named, verb
+from pets.cli._output import FORMAT_HELP, Format, check_output, count, print_rows
 from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, kept_words, run_engine, run_jobs
 from pets.cli._terminal import echo, say
@@ -85,7 +85,7 @@ def solve(
     many traces. Ctrl-C waits for the traces in flight; the same command again, or `pets resume`, goes on where it
     stopped, and what is finished is not paid for again.
     """
-    check_rows_output(output, questions)
+    check_output(output, questions, rows=True)
     if ray.ray is not None:
         ray.check(model)
     if questions is None:
@@ -99,7 +99,7 @@ def solve(
         check_output(to, questions)
         reason = "--to writes requests to a file and asks no server"
         run.refuse("batch", reason)
-        refuse_groups(reason, ServerOptions, LocalModelOptions, RayOptions, DryRunOptions)
+        refuse_named(reason, ServerOptions, LocalModelOptions, RayOptions, DryRunOptions)
     spec = run_spec(run, model, question_set.sampling)
     spec = batched(spec, model.name or "") if spec.serving.batch_api else spec
     samplers: Sequence[Sampler]

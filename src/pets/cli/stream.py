@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from pets.answers.recorded import Recorded
-from pets.cli._groups import SpecOptions, option, refuse_groups, refuse_named, verb
-from pets.cli._output import check_rows_output, count, growing_output
+from pets.cli._groups import SpecOptions, option, refuse_named, verb
+from pets.cli._output import check_output, count, growing_output
 from pets.cli._run import (
     ANSWER_COLUMNS,
     INTERRUPTED,
@@ -81,7 +81,7 @@ def stream(
     on. Ctrl-C takes in no more, waits for the traces in flight and answers every question that was begun. With a store
     nothing is paid for twice, whatever ends the process.
     """
-    check_rows_output(output)
+    check_output(output, rows=True)
     if output is not None and (before := answers_in(output)):
         raise InputError(f'"{output}" holds {count(before, "answer")}. Name another file, or move it away.')
     if plan is not None and "policy" in run.said:
@@ -239,11 +239,8 @@ def _replayed(
 ) -> RunningStream:
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
     reason = "--pool draws from recorded answers: no model is asked, nothing is kept"
-    refuse_groups(
-        reason, ModelOptions, LocalModelOptions, QuestionOptions, but={"first"} if questions == STDIN else set()
-    )
+    refuse_named(reason, ModelOptions, LocalModelOptions, "fields", "store", *["first"] * (questions != STDIN))
     typed.refuse("pool", reason)
-    refuse_named(reason, ["store"])
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
     (file,) = pool_files([path])

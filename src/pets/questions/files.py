@@ -117,9 +117,7 @@ def problems_of(
         raise InputError(f"{title}: {RENAMED_TYPE}")
 
 
-def unique_problems(
-    rows: Iterable[FileRow], title: str, parse: Callable[[Record, int], Problem]
-) -> Iterator[Problem]:
+def unique_problems(rows: Iterable[FileRow], title: str, parse: Callable[[Record, int], Problem]) -> Iterator[Problem]:
     """What ``parse`` makes of each row and its number; the first bad row raises, with its place."""
     places: dict[str, str] = {}
     for number, row in enumerate(rows, 1):

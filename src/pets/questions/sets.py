@@ -214,7 +214,6 @@ def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> Que
     else:
         rows = local_rows(source, benchmark.config, benchmark.split)
 
-
     def problem(record: Record, number: int) -> Problem:
         own = problem_of(benchmark, record, str(number), seed)
         return replace(own, id=f"{name}-{own.id}")
