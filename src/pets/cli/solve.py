@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -103,33 +104,22 @@ def solve(
     spec = run_spec(run, model, question_set.sampling)
     spec = batched(spec, model.name or "") if spec.serving.batch_api else spec
     samplers: Sequence[Sampler]
-    files = FileBatches(to)
+    files, servers = FileBatches(to), None
     if to is not None:
         samplers = [BatchSampler(NO_SERVER, model.name or "", files)]
     elif ray.ray is None:
-        samplers = model.samplers(local, spec)
+        samplers, servers = model.samplers(local, spec), model.servers
     else:
         samplers = ray.samplers(model.name, local, soft=spec.reading.soft)
         if "concurrency" not in run.said:
             spec = spec.with_options(concurrency=ray.in_flight(model.name, len(samplers)))
-
-    def engine_in(place: str | None) -> Engine:
-        return Engine(
-            question_set,
-            endpoint=model.servers if ray.ray is None and to is None else None,
-            headers=model.headers,
-            model=model.model,
-            sampler=samplers,
-            store=place,
-            new=new,
-            spec=spec,
-        )
-
+    asked = {"endpoint": servers, "headers": model.headers, "model": model.model, "sampler": samplers}
+    engine_in = partial(Engine, question_set, **asked, new=new, spec=spec)
     if dry_run.dry_run is not None:
         place = store or DEFAULT_STORE
         if not new and Path(place).exists():  # a run that is over would cost nothing, which is said
             try:
-                engine = engine_in(place)
+                engine = engine_in(store=place)
                 _print_origin(engine)
                 engine.close()
                 if engine.origin == "finished":
@@ -141,17 +131,22 @@ def solve(
         return
     if store is None and not Path(DEFAULT_STORE).exists():
         say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --store {KEEP_NOTHING} keeps nothing.")
-    engine = engine_in(None if store == KEEP_NOTHING else store or DEFAULT_STORE)
-    if to is not None:
-        asyncio.run(run_jobs(engine))  # the wave whose replies were not read, else the next one
-        if not files.requests:
-            assert engine.stored_run is not None  # batch jobs need a store
-            say(f"Run {engine.stored_run.id} of {engine.store_name} is finished: there is no wave to write.")
-            raise click.exceptions.Exit(NOTHING_LEFT)
-        say(f"{to}: {count(files.requests, 'request')}. {kept_words(engine)}")
-        return
-    _print_origin(engine)
-    run_engine(engine, output)
+    engine = engine_in(store=None if store == KEEP_NOTHING else store or DEFAULT_STORE)
+    if to is None:
+        _print_origin(engine)
+        run_engine(engine, output)
+    else:
+        _write_wave(engine, files, to)
+
+
+def _write_wave(engine: Engine, files: FileBatches, to: Path) -> None:
+    """Write the wave whose replies were not read, else the next one."""
+    asyncio.run(run_jobs(engine))
+    if not files.requests:
+        assert engine.stored_run is not None  # batch jobs need a store
+        say(f"Run {engine.stored_run.id} of {engine.store_name} is finished: there is no wave to write.")
+        raise click.exceptions.Exit(NOTHING_LEFT)
+    say(f"{to}: {count(files.requests, 'request')}. {kept_words(engine)}")
 
 
 def _print_origin(engine: Engine) -> None:

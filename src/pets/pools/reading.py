@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pets import tabular
 from pets.arguments import checked
 from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
@@ -64,7 +65,7 @@ def read_pool(
     unpack to ``max_unpacked_bytes``; if not given, to 64 MB or a hundred times its size, whichever is more.
     """
     path = Path(path)
-    questions, problems = _load(path, confidence, max_unpacked_bytes, fields)
+    questions, problems = _gathered(_rows(path, max_unpacked_bytes, fields), confidence, f"{pool_name(path)}: the file")
     messages = tuple(f"{pool_name(path)} {place}: {problem}" for place, problem in problems)
     if messages and not (skip_bad and questions):
         nothing_left = f" No other line is good either ({len(messages)} are bad)." if skip_bad else ""
@@ -87,11 +88,9 @@ def from_frame(
         if not isinstance(record, Mapping):
             raise PoolError(f"row {number} is {type(record).__name__}; a table has rows of named values. Pass a frame.")
         rows.append(FileRow(f"row {number}", plain_record(record)))
-    questions, problems = _gathered(formats.pool_records(rows, fields), confidence)
+    questions, problems = _gathered(formats.pool_records(rows, fields), confidence, f'pool "{name}": the table')
     if problems:
         raise PoolError(f'pool "{name}" {": ".join(problems[0])}')
-    if not questions:
-        raise PoolError(f'pool "{name}": the table holds no question; a pool has at least one.')
     return Pool(name, tuple(questions))
 
 
@@ -158,8 +157,9 @@ def pools_of(pools: Any) -> list[Pool]:
 
 def check_pool(path: str | os.PathLike[str], *, fields: Mapping[str, str] | None = None) -> list[str]:
     """Everything that is wrong with a pool file, one message per kind of problem; empty when all is well."""
+    path = Path(path)
     try:
-        problems = _load(Path(path), "tail", fields=fields)[1]
+        problems = _gathered(_rows(path, None, fields), "tail", f"{pool_name(path)}: the file")[1]
     except PoolError as error:
         return [str(error)]
     alike: dict[str, list[tuple[str, str]]] = {}
@@ -169,7 +169,7 @@ def check_pool(path: str | os.PathLike[str], *, fields: Mapping[str, str] | None
     for (first, message), *others in alike.values():
         places = ", ".join([place for place, _ in others[:PLACES_SHOWN]] + ["..."] * (len(others) > PLACES_SHOWN))
         more = f" And {len(others):,} more like it: {places}." if others else ""
-        messages.append(f"{pool_name(Path(path))} {first}: {message}{more}")
+        messages.append(f"{pool_name(path)} {first}: {message}{more}")
     return messages
 
 
@@ -184,27 +184,19 @@ def _stem(path: Path) -> str:
 
 def suffix_of(path: Path) -> str:
     """Which of the suffixes the file has."""
-    for suffix in READ_SUFFIXES:
-        if path.name.lower().endswith(suffix):
-            return suffix
+    if suffix := tabular.suffix_of(path, READ_SUFFIXES):
+        return suffix
     raise PoolError(
         f"{pool_name(path)}: its format is unknown; pools end in {', '.join(READ_SUFFIXES)}. Rename or convert it."
     )
 
 
-def _load(
-    path: Path, metric: Metric, max_unpacked_bytes: int | None = None, fields: Mapping[str, str] | None = None
+def _gathered(
+    rows: Iterable[FileRow], metric: Metric, source: str
 ) -> tuple[list[PooledQuestion], list[tuple[str, str]]]:
-    """The good questions of a file, and what is wrong with the others."""
+    """The good questions, and what is wrong with the others; ``source`` is what messages call that they come from."""
     if metric not in KINDS:
         raise InputError(f"confidence is one of {', '.join(KINDS)}; got {metric!r}.")
-    questions, problems = _gathered(_rows(path, max_unpacked_bytes, fields), metric)
-    if not questions and not problems:
-        raise PoolError(f"{pool_name(path)}: the file holds no question; a pool has at least one. Record it again.")
-    return questions, problems
-
-
-def _gathered(rows: Iterable[FileRow], metric: Metric) -> tuple[list[PooledQuestion], list[tuple[str, str]]]:
     questions: dict[str, PooledQuestion] = {}
     problems: list[tuple[str, str]] = []
     places: dict[str, str] = {}
@@ -220,6 +212,8 @@ def _gathered(rows: Iterable[FileRow], metric: Metric) -> tuple[list[PooledQuest
             problems.append((place, problem))
             continue
         places[question.id], questions[question.id] = place, question
+    if not questions and not problems:
+        raise PoolError(f"{source} holds no question; a pool has at least one. Record it again.")
     return list(questions.values()), problems
 
 

@@ -38,17 +38,13 @@ class FileRow(NamedTuple):
     problem: str = ""
 
 
-def suffix_of(path: Path) -> str:
-    """Which of :data:`SUFFIXES` the file has; "" for none.
+def suffix_of(path: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
+    """Which of the suffixes the file has; "" for none.
 
     >>> suffix_of(Path("mine.v2.jsonl.gz")), suffix_of(Path("README"))
     ('.jsonl.gz', '')
     """
-    name = path.name.lower()
-    for suffix in SUFFIXES:
-        if name.endswith(suffix):
-            return suffix
-    return ""
+    return next((suffix for suffix in suffixes if path.name.lower().endswith(suffix)), "")
 
 
 def read_rows(
