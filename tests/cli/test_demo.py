@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from pets.cli.demo import DemoOptions, LivePart, RecordedPart, compare_recorded, print_live, run_demo
+from pets.cli.demo import LivePart, RecordedPart, compare_recorded, print_live
 from pets.cli.main import cli
 from pets.engine import Answer
 from pets.errors import BudgetError, InputError
@@ -21,14 +21,19 @@ STARTER = load("starter")
 SMALL = replace(STARTER, questions=STARTER.questions[:8])
 
 
+def run_demo(report, *words, budget="2x"):
+    words = ["--first", "4", "--budget", budget, "--report", str(report), *words]
+    return CliRunner().invoke(cli, ["demo", *words], catch_exceptions=False)
+
+
 @pytest.fixture
-def show(capfd):
+def show(monkeypatch):
     """``show(report, ...)``: what the demo on 8 recorded questions prints, words and all."""
+    monkeypatch.setattr("pets.cli.demo.load", lambda name: SMALL)
 
     def run(report, *, live=False):
-        run_demo(DemoOptions(4, "2x", live, report), SMALL)
-        out, words = capfd.readouterr()
-        return " ".join(out.split()), " ".join(words.split())
+        result = run_demo(report, *["--no-live"] * (not live))
+        return " ".join(result.stdout.split()), " ".join(result.stderr.split())
 
     return run
 
@@ -81,13 +86,14 @@ def test_a_mistake_is_found_before_anything_runs(monkeypatch, tmp_path, budget, 
     for name in ("load", "LocalSampler", "compare_recorded"):
         monkeypatch.setattr(f"pets.cli.demo.{name}", never)
     with pytest.raises(error, match=message):
-        run_demo(DemoOptions(4, budget, True, tmp_path / report))
+        run_demo(tmp_path / report, budget=budget)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_page_that_cannot_be_written_after_all_names_the_option(show, tmp_path):
+def test_a_page_that_cannot_be_written_after_all_names_the_option(show, monkeypatch, tmp_path):
+    monkeypatch.setattr("pets.cli.demo.demo_page", lambda *parts: (tmp_path / "page.html").mkdir() or "")
     with pytest.raises(InputError, match=r"cannot be written .* --report"):
-        show(tmp_path)
+        show(tmp_path / "page.html")
 
 
 @pytest.mark.parametrize(

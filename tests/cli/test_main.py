@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets import __version__
-from pets.cli.main import VERBS, cli
+from pets.cli.main import VERBS, cli, main
 
 from ..command import pets
 
@@ -65,13 +65,15 @@ def test_verbs_are_completed_without_importing_them():
     assert [item.value for item in cli.shell_complete(click.Context(cli), "--ver")] == ["--version"]
 
 
-def test_ctrl_c_means_the_same_for_every_verb(monkeypatch):
+def test_ctrl_c_means_the_same_for_every_verb(monkeypatch, capsys):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pets.cli.demo.run_demo", interrupted)
-    result = CliRunner().invoke(cli, ["demo"])
-    assert result.exit_code == 130 and result.stderr == "\nStopped.\n"
+    monkeypatch.setattr("pets.cli.demo.load", interrupted)
+    monkeypatch.setattr(sys, "argv", ["pets", "demo"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130 and capsys.readouterr().err == "\nStopped.\n"
 
 
 def test_a_mistake_is_one_line_and_exit_2():

@@ -63,8 +63,8 @@ def test_a_line_comes_while_the_pipe_is_still_open():
 
 
 class Breaking(io.BytesIO):
-    def read(self, size=-1):
-        if found := super().read(size):
+    def readline(self, size=-1):
+        if found := super().readline(size):
             return found
         raise OSError("the other side is gone")
 
@@ -75,7 +75,6 @@ def test_a_pipe_that_breaks_has_ended():
 
 def test_a_line_without_end_is_cut_and_passed_over(monkeypatch):
     monkeypatch.setattr(_stdin, "MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(_stdin, "CHUNK_BYTES", 64)
     cut, following = read(io.BytesIO(b"x" * 5000 + b"\n2\n"))
     assert (cut.place, following.place, following.value) == ("line 1", "line 2", 2) and "not JSON" in cut.problem
 

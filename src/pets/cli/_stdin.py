@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from itertools import chain
 from typing import BinaryIO
 
@@ -17,7 +17,6 @@ from pets.tabular import FileRow, Record
 from pets.tabular.reading import json_lines, separated_rows, sniffed_suffix
 
 READ_AHEAD_ROWS = 64
-CHUNK_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 24  # a stream without line ends must not fill the memory
 
 Parse = Callable[[Record, int], Problem]
@@ -36,7 +35,7 @@ async def arriving_rows(file: BinaryIO) -> AsyncIterator[FileRow]:
     def read() -> None:
         with suppress(RuntimeError):  # the loop has ended: no more rows are wanted
             with suppress(OSError, ValueError):  # a pipe that broke, or was closed, has ended
-                for row in _rows(_split(file)):
+                for row in _rows(_lines(file)):
                     room.acquire()
                     loop.call_soon_threadsafe(queue.put_nowait, row)
             loop.call_soon_threadsafe(queue.put_nowait, None)
@@ -47,26 +46,16 @@ async def arriving_rows(file: BinaryIO) -> AsyncIterator[FileRow]:
         yield row
 
 
-def _split(file: BinaryIO) -> Iterator[bytes]:
-    """Lines without their ends, none too long. Read past the file's own buffer, whose lock would stay taken."""
-    with ExitStack() as stack:
-        raw: BinaryIO | io.FileIO = file
-        with suppress(io.UnsupportedOperation, AttributeError):
-            raw = stack.enter_context(io.FileIO(os.dup(file.fileno())))
-        rest, skipping = b"", False
-        while chunk := raw.read(CHUNK_BYTES):
-            *whole, rest = (rest + chunk).split(b"\n")
-            for line in whole:
-                if not skipping:
-                    yield line
-                skipping = False
-            if len(rest) > MAX_LINE_BYTES and not skipping:
-                yield rest[:40]  # no question: it is refused under its number, and the rest of it passed over
-                skipping = True
-            if skipping:
-                rest = b""
-        if rest:
-            yield rest
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines, none too long. Read past the file's own buffer, whose lock would stay taken."""
+    with suppress(io.UnsupportedOperation, AttributeError):
+        file = os.fdopen(os.dup(file.fileno()), "rb")
+    with file:
+        while line := file.readline(MAX_LINE_BYTES):
+            # What is cut is no question: it is refused under its number, and the rest of it passed over.
+            yield line if len(line) < MAX_LINE_BYTES else line[:40]
+            while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+                line = file.readline(MAX_LINE_BYTES)
 
 
 def _rows(lines: Iterator[bytes]) -> Iterator[FileRow]:
@@ -78,7 +67,7 @@ def _rows(lines: Iterator[bytes]) -> Iterator[FileRow]:
             break
     whole = chain(first, lines)
     if first and sniffed_suffix(first[-1]) == ".csv":
-        return separated_rows((line.decode("utf-8-sig", "surrogateescape") + "\n" for line in whole), MAX_LINE_BYTES)
+        return separated_rows((line.decode("utf-8-sig", "surrogateescape") for line in whole), MAX_LINE_BYTES)
     return json_lines(whole)
 
 

@@ -149,17 +149,9 @@ def demo(options: DemoOptions) -> None:
     many of them each policy needs for the vote of all. The live part runs that model on this machine, on the first
     questions of the same set, for 45 seconds at most. Where it cannot run, the recorded part stands alone.
     """
-    run_demo(options)
-
-
-def run_demo(options: DemoOptions, pool: Pool | None = None) -> None:
-    """Compare, run, print and write the page; a wrong argument is refused before anything runs.
-
-    ``pool`` holds recorded traces of starter questions; the whole shipped pool unless given.
-    """
     check_output(options.report)
     Amount.parse(options.budget)
-    pool = load("starter") if pool is None else pool
+    pool = load("starter")
     words, data = SafeConsole(stderr=True, highlight=False), SafeConsole(highlight=False)
     with words.status(f"replaying {len(pool.questions)} recorded questions"):
         recorded = compare_recorded(pool)

@@ -38,11 +38,6 @@ class FitPlanOptions:
     )
     seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
 
-    @property
-    def mean_budget(self) -> float:
-        """The budget as traces per question."""
-        return Amount.parse_mean(self.budget)
-
 
 @verb()
 @click.argument("pool", required=False, type=click.Path(path_type=Path))
@@ -80,15 +75,15 @@ def fit(
         raise InputError(f'"{output}" is there already and is no plan: it stays as it is. Choose another file for -o.')
     (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
     labelled = reading.label(reading.read(path), min_traces=K0)
-    rule = price_rule(goal.policy)
-    plan = fit_plan(labelled, goal.mean_budget, rule.rounds, cap=goal.max_traces, zone=rule.zone, seed=goal.seed)
+    rule, mean_budget = price_rule(goal.policy), Amount.parse_mean(goal.budget)
+    plan = fit_plan(labelled, mean_budget, rule.rounds, cap=goal.max_traces, zone=rule.zone, seed=goal.seed)
     if output is None:
         echo(*plan_text(plan).rstrip("\n").split("\n"))
         return
     write_plan(plan, output)
     source = plan.provenance
     say(
-        f"{output}: a plan for {goal.mean_budget:g} traces per question, from {source.questions:,} questions "
+        f"{output}: a plan for {mean_budget:g} traces per question, from {source.questions:,} questions "
         f"with {source.traces:,} traces."
     )
 

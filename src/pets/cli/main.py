@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -107,14 +106,6 @@ class LazyGroup(SuggestingGroup):
         verb: click.Command = getattr(importlib.import_module(f"pets.cli.{cmd_name}"), cmd_name)
         return verb
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; Ctrl-C means the same for every one."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            say("", "Stopped.")
-            ctx.exit(INTERRUPTED)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The verbs that a newcomer needs, then the others; none of them is imported."""
         others = sorted(set(VERBS) - set(FIRST_VERBS))
@@ -181,8 +172,8 @@ def main() -> None:
         remedy = "" if " is now" in words or "Did you mean" in words else f" `{path} --help` explains."
         say(f"{path}: {words}{remedy}")
         sys.exit(error.exit_code)
-    except click.Abort:
-        say("", "Stopped.")
+    except click.Abort:  # Ctrl-C, after which click ended the line
+        say("Stopped.")
         sys.exit(INTERRUPTED)
     except PetsError as error:
         say(f"pets: {error!s}")

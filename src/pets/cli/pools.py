@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -45,24 +45,11 @@ POOL_FIELDS: Any = option(
 )
 
 
-class MixedPools(NamedTuple):
-    """The pools of a mixture, and their weights."""
-
-    name: str
-    pools: list[Pool]
-    weights: list[float]
-
-
 @option_group("Pools")
 class PoolFieldOptions:
     """Where a pool holds what."""
 
     fields: tuple[str, ...] = POOL_FIELDS
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The fields, parsed."""
-        return parse_fields(self.fields, NAMES)
 
 
 @option_group("Pools")
@@ -76,13 +63,12 @@ class PoolOptions:
     fields: tuple[str, ...] = POOL_FIELDS
     skip_bad: bool = option("Pass over bad lines and say how many they were.", False)
 
-    def read_mixtures(self, paths: Iterable[Path]) -> tuple[list[Pool], list[MixedPools]]:
+    def read_mixtures(self, paths: Iterable[Path]) -> tuple[list[Pool], list[tuple[list[Pool], list[float]]]]:
         """The pool of every file, of every pool in a folder, and the mixture of every ``a.jsonl=2+b.jsonl``.
 
-        Beside them, what the mixtures are made of; the questions that they leave out go to stderr.
+        Beside them, the pools of each mixture and their weights; the questions that it leaves out go to stderr.
         """
-        pools: list[Pool] = []
-        mixtures: list[MixedPools] = []
+        pools, mixtures = list[Pool](), []
         for path in joined_seeds(paths):
             files = split_mixture(str(path))
             if len(files) < 2:
@@ -93,7 +79,7 @@ class PoolOptions:
                 raise InputError(f'"{path}": a mixture is of files, not of folders.')
             weights = [weight for _, weight in files]
             pools.append(mixed := mix_pools(own, weights))
-            mixtures.append(MixedPools(mixed.name, own, weights))
+            mixtures.append((own, weights))
             left_out = max(len(pool.questions) for pool in own) - len(mixed.questions)
             if left_out:
                 say(f"{mixed.name}: {count(left_out, 'question')} left out that not all of its pools have.")
@@ -176,10 +162,10 @@ def convert(
 @click.pass_context
 def check(context: click.Context, paths: tuple[Path, ...], reading: PoolFieldOptions) -> None:
     """Print what is wrong with pools, a line for each kind of problem with its first places; exit 2 if there is any."""
-    files = pool_files(paths)
+    files, fields = pool_files(paths), parse_fields(reading.fields, NAMES)
     problems = 0
     for path in files:
-        for problem in check_pool(path, fields=reading.columns):
+        for problem in check_pool(path, fields=fields):
             echo(problem)
             problems += 1
     say(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.")

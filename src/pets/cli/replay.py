@@ -20,7 +20,7 @@ from pets.cli._output import (
 )
 from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._terminal import say
-from pets.cli.pools import MixedPools, PoolOptions
+from pets.cli.pools import PoolOptions
 from pets.cluster import RayCluster
 from pets.errors import InputError
 from pets.lab import PoolResult, ReplayConfig, certificates, read_answers, rows
@@ -169,8 +169,8 @@ def replay(
             print_table(clock_table(pool) if pool.config.clock else pool_table(pool, table), keys=2)
         if (certified := certificate_table(table)) is not None:
             print_table(certified, keys=2)
-        for mixture in mixtures:
-            _print_mixture(mixture, protocol, reading.answer)
+        for own, weights in mixtures:
+            _print_mixture(own, tuple(weights), protocol, reading.answer)
 
     print_rows(map(asdict, table), result.format, print_people)
     if result.output is not None:
@@ -194,13 +194,14 @@ def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[st
     return batch + online
 
 
-def _print_mixture(mixture: MixedPools, protocol: ReplayConfig, answer: str | None) -> None:
+def _print_mixture(
+    pools: Sequence[Pool], weights: tuple[float, ...], protocol: ReplayConfig, answer: str | None
+) -> None:
     """The vote of the mixture beside its models' alone, and what models and weights chosen on other questions give."""
-    weights = tuple(mixture.weights)
     others = [row for row in usual_mixtures(len(weights)) if shares_of(row) != shares_of(weights)]
     try:
         lab = mixture_lab(
-            mixture.pools,
+            pools,
             answer=answer,
             mixtures=[weights, *others],
             sizes=[size for size in SIZES if size <= protocol.size],

@@ -72,25 +72,25 @@ def runs(context: click.Context, store: str | None = STORE, form: Format | None 
     if context.invoked_subcommand is not None:
         return
     with Store.open(context.obj, create=False) as opened:
-        summaries = opened.runs()
+        rows = [_summary_facts(run) for run in opened.runs()]
 
     def print_people() -> None:
-        if not summaries:
+        if not rows:
             say("The store holds no run yet.")
             return
         table = make_table(("run", "when", "state"), ("questions", "spent", "budget"), ())
         for name in ("policy", "model", "set"):
             table.add_column(name, overflow="fold")
-        for run in summaries:
-            settings = run.settings
-            unit, total = settings.currency.unit, total_so_far(settings, run.questions)
-            spent = f"{run.spent:,}" if unit in ("traces", "tokens") else amount_words(run.spent, unit)
-            numbers = (f"{run.questions:,}", spent, amount_words(total, unit))
-            names = (settings.policy, settings.model, settings.name)
-            table.add_row(str(run.id), _local_time(run.created), run.state, *numbers, *names)
+        for row in rows:
+            spent, unit = row["spent"], row["unit"]
+            spent_words = f"{spent:,}" if unit in ("traces", "tokens") else amount_words(spent, unit)
+            numbers = (f"{row['questions']:,}", spent_words, amount_words(row["total"], unit))
+            table.add_row(
+                str(row["run"]), row["created"], row["state"], *numbers, row["policy"], row["model"], row["set"]
+            )
         print_table(table)
 
-    print_rows(map(_summary_facts, summaries), form, print_people)
+    print_rows(rows, form, print_people)
 
 
 @runs.verb()

@@ -87,17 +87,17 @@ def pool_records(rows: Iterable[FileRow], fields: Mapping[str, str] | None = Non
     questions = (_mapped(row, fields) for row in rows) if fields else iter(rows)
     if not isinstance(first, dict):
         return questions
-    ours = renamed(_mapped(FileRow("", first), fields).value)
+    ours = renamed(_mapped(before[-1], fields).value)
     if any(isinstance(listed(ours.get(name)), list) for name in ("answers", "texts")):
         return questions
     if {"budget", "response", "correct"} <= first.keys():
         return iter([FileRow(before[-1].place, None, WINNERS)])
     if "doc_id" in first and ("resps" in first or "filtered_resps" in first):
-        return _grouped(rows, _lm_eval_traces)
+        return grouped(rows, _lm_eval_traces)
     columns = columns_of(first, TRACE_NAMES, fields)
     cells = [first.get(columns[name]) for name in ("answers", "texts") if name in columns]
     if cells and not any(isinstance(cell, list | dict) for cell in cells):
-        return _grouped(rows, lambda record: [_trace(record, fields)])
+        return grouped(rows, lambda record: [_trace(record, fields)])
     return questions
 
 
@@ -161,7 +161,7 @@ def _flat(values: Any) -> list[Any]:
     return values if isinstance(values, list) and all(isinstance(value, str) for value in values) else []
 
 
-def _grouped(rows: Iterable[FileRow], traces_of: Callable[[Record], list[Trace]]) -> Iterator[FileRow]:
+def grouped(rows: Iterable[FileRow], traces_of: Callable[[Record], list[Trace]]) -> Iterator[FileRow]:
     """One row per question. A document that several of lm-eval's filters have read is taken once."""
     places: dict[str, str] = {}
     groups: dict[str, list[Trace]] = {}
@@ -206,12 +206,8 @@ def _question(traces: list[Trace], answer_is_gold: bool) -> Record:
     return record | lists
 
 
-def inspect_rows(samples: Iterable[FileRow]) -> Iterator[FileRow]:
-    """The questions of an inspect_ai log: its epochs are the traces."""
-    return _grouped(samples, _inspect_traces)
-
-
-def _inspect_traces(sample: Record) -> list[Trace]:
+def inspect_traces(sample: Record) -> list[Trace]:
+    """The trace of one sample of an inspect_ai log, which has one for each epoch."""
     output = sample.get("output")
     output = output if isinstance(output, dict) else {}
     choices = output.get("choices") or [{}]

@@ -220,7 +220,7 @@ def _gathered(
 def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] | None) -> Iterator[FileRow]:
     """The questions of a pool file, whatever its format."""
     if not path.is_dir() and suffix_of(path) == ".eval":
-        return formats.inspect_rows(formats.zipped_samples(path, max_unpacked_bytes))
+        return formats.grouped(formats.zipped_samples(path, max_unpacked_bytes), formats.inspect_traces)
     read = partial(read_rows, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes)
     if seeds := formats.seed_files(path):
         together = (row._replace(place=f"{file.name} {row.place}") for file in seeds for row in read(file))
@@ -230,7 +230,8 @@ def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] 
     entries = list(read(path))
     content = entries[0].value if len(entries) == 1 and isinstance(entries[0].value, dict) else {}
     if "eval" in content and isinstance(content.get("samples"), list):
-        return formats.inspect_rows(FileRow(f"sample {n}", sample) for n, sample in enumerate(content["samples"], 1))
+        samples = (FileRow(f"sample {number}", sample) for number, sample in enumerate(content["samples"], 1))
+        return formats.grouped(samples, formats.inspect_traces)
     if content and all(isinstance(value, dict) for value in content.values()):
         by_id = enumerate(content.items(), 1)
         entries = [FileRow(f"entry {n}", {"id": id, **value}) for n, (id, value) in by_id]

@@ -184,8 +184,10 @@ def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) 
     if name == STDIN:
         return QuestionSet("stdin", tuple(problems_of(stdin_rows(), "questions on stdin", fields)))
     if name.startswith(HUB_PREFIX):
-        repository, config, split = parse_hub_name(name)
-        return QuestionSet(repository, tuple(problems_of(hub_rows(repository, config, split), name, fields)))
+        if (match := HUB_NAME.fullmatch(name)) is None:
+            raise InputError(f"a data set of the hub is named hf:ORG/NAME[/CONFIG][:SPLIT]; got {name!r}.")
+        rows = hub_rows(match["repository"], match["config"], match["split"])
+        return QuestionSet(match["repository"], tuple(problems_of(rows, name, fields)))
     if name in named_sets() and not fields:
         return question_set(name)
     path = Path(source)
@@ -256,18 +258,6 @@ def hub_rows(repository: str, config: str | None, split: str | None, copy_hint: 
         remedy = f"{remedy.format(repository)} {copy_hint[:1].upper()}{copy_hint[1:]}".strip()
         raise InputError(f'"{repository}" cannot be loaded from the hub ({reason}). {remedy}') from None
     return (FileRow(f"row {number}", dict(row)) for number, row in enumerate(rows, 1))
-
-
-def parse_hub_name(name: str) -> tuple[str, str | None, str | None]:
-    """Repository, config and split of ``hf:org/name[/config][:split]``.
-
-    >>> parse_hub_name("hf:openai/gsm8k/main:test"), parse_hub_name("hf:MathArena/aime_2025")
-    (('openai/gsm8k', 'main', 'test'), ('MathArena/aime_2025', None, None))
-    """
-    match = HUB_NAME.fullmatch(name)
-    if match is None:
-        raise InputError(f"a data set of the hub is named hf:ORG/NAME[/CONFIG][:SPLIT]; got {name!r}.")
-    return match["repository"], match["config"], match["split"]
 
 
 def local_rows(source: Path, config: str | None, split: str) -> Iterator[FileRow]:

@@ -44,7 +44,10 @@ def suffix_of(path: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
     >>> suffix_of(Path("mine.v2.jsonl.gz")), suffix_of(Path("README"))
     ('.jsonl.gz', '')
     """
-    return next((suffix for suffix in suffixes if path.name.lower().endswith(suffix)), "")
+    for suffix in suffixes:
+        if path.name.lower().endswith(suffix):
+            return suffix
+    return ""
 
 
 def read_rows(
