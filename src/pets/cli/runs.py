@@ -79,15 +79,14 @@ def runs(context: click.Context, store: str | None = STORE, form: Format | None 
             say("The store holds no run yet.")
             return
         table = make_table(("run", "when", "state"), ("questions", "spent", "budget"), ())
-        for name in ("policy", "model", "set"):
+        names = ("policy", "model", "set")
+        for name in names:
             table.add_column(name, overflow="fold")
         for row in rows:
             spent, unit = row["spent"], row["unit"]
             spent_words = f"{spent:,}" if unit in ("traces", "tokens") else amount_words(spent, unit)
             numbers = (f"{row['questions']:,}", spent_words, amount_words(row["total"], unit))
-            table.add_row(
-                str(row["run"]), row["created"], row["state"], *numbers, row["policy"], row["model"], row["set"]
-            )
+            table.add_row(str(row["run"]), row["created"], row["state"], *numbers, *(row[name] for name in names))
         print_table(table)
 
     print_rows(rows, form, print_people)

@@ -113,8 +113,16 @@ def solve(
         samplers = ray.samplers(model.name, local, soft=spec.reading.soft)
         if "concurrency" not in run.said:
             spec = spec.with_options(concurrency=ray.in_flight(model.name, len(samplers)))
-    asked = {"endpoint": servers, "headers": model.headers, "model": model.model, "sampler": samplers}
-    engine_in = partial(Engine, question_set, **asked, new=new, spec=spec)
+    engine_in = partial(
+        Engine,
+        question_set,
+        endpoint=servers,
+        headers=model.headers,
+        model=model.model,
+        sampler=samplers,
+        new=new,
+        spec=spec,
+    )
     if dry_run.dry_run is not None:
         place = store or DEFAULT_STORE
         if not new and Path(place).exists():  # a run that is over would cost nothing, which is said
