@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from benchmarks._pools import recorded
 from pets.lab import ReplayConfig, read_answers
-from pets.lab.contenders import batch_order, wave_sizes
+from pets.lab.contenders import batch_order
 from pets.lab.draws import Draw, draw_traces
 from pets.lab.labelled import LabelledPool
 from pets.lab.metrics import RisingCurve
@@ -52,10 +52,11 @@ def one_by_one(draw: Draw) -> list[tuple[float, float, float]]:
 
 def in_waves(draw: Draw, waves: int) -> list[tuple[float, float, float]]:
     """The same of runs in so many waves, at half the price."""
-    policy, rows = make_policy(f"okg:waves={waves}"), list(range(len(draw.paths)))
+    policy, questions = make_policy(f"okg:waves={waves}"), len(draw.paths)
     points = []
     for budget in BUDGETS:
-        sizes, _ = wave_sizes(policy, draw, rows, budget * len(rows), draw.repetition)
+        order, _ = batch_order(policy, draw, draw.repetition, budget * questions)
+        sizes = np.bincount(order, minlength=questions)
         consistency, tokens, with_prompts = money(draw, sizes, np.minimum(sizes, waves))
         points.append((consistency, HALF * tokens, HALF * with_prompts))
     return points

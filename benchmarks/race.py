@@ -33,8 +33,8 @@ from pets.engine.question import raced_certificate
 from pets.lab import PoolResult, ReplayConfig, read_answers, replay
 from pets.lab.clock import Finish, RacePace, by_state, by_tally, paced, race, race_alone, timed
 from pets.lab.contenders import split
-from pets.lab.curves import Timing, curve_of_races
 from pets.lab.draws import Draw, draw_traces, without_short
+from pets.lab.results import Allocation, Timing
 from pets.policies.asc import ASC
 from pets.pools import Pool, read_pools
 from pets.registry import as_policy
@@ -94,7 +94,7 @@ class Races:
 
     def __init__(self, results: Sequence[PoolResult], policy: str, point: int = 0) -> None:
         parts = [pool.result(policy) for pool in results]
-        timings = [(at, timing) for at, part in enumerate(parts) for timing in part.timings]
+        timings = [(at, run.timing) for at, part in enumerate(parts) for run in part.allocations if run.timing]
         self.tokens, self.time, self.agree, self.cancelled = (
             np.concatenate([getattr(timing, name)[point] for _, timing in timings]).astype(np.float64)
             for name in ("tokens", "time", "agree", "cancelled")
@@ -215,7 +215,7 @@ def priced(pools: Sequence[Pool], levels: Sequence[float], repetitions: int) -> 
                     )
                     for row in parts.arrivals
                 ]
-                timing = curve_of_races([finishes], draw, parts.arrivals).timing
+                timing = Allocation.of_races([finishes], draw, list(parts.arrivals)).timing
                 assert timing is not None
                 columns.setdefault((spec, budget), []).append(timing)
     found: dict[str, dict[str, dict[str, float]]] = {f"{level}": {} for level in levels}
@@ -250,7 +250,8 @@ def certified(pools: Sequence[Pool], dataset: str, aim: float, repetitions: int)
         pool = draw.pool.name
         for hurry in HURRIES:
             finishes = race_alone(ASC(t, SIZE), draw, RacePace(hurry), walk.states)
-            agree = curve_of_races([finishes], draw).timing.agree[0]  # type: ignore[union-attr]
+            allocation = Allocation.of_races([finishes], draw, list(range(len(draw.paths))))
+            agree = allocation.outcomes.agree[:, 0]
             paths = draw.traces.values()
             tallies = [_tally(path, finish, draw.pool.options) for path, finish in zip(paths, finishes, strict=True)]
             prior = fit_prior(Counter(tallies))

@@ -14,18 +14,21 @@ to plan a wave for 1,000 questions of four options that have four traces each, w
 import argparse
 import json
 from collections import Counter
+from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
 
 from benchmarks._pools import recorded
 from benchmarks._wave_limit import frontier_in_waves
-from pets.core.policy import QuotaPolicy
+from pets.core.allocator import Allocator
+from pets.core.budget import Budget
+from pets.core.policy import Policy, QuotaPolicy
 from pets.core.queues.walk import Walk
 from pets.core.tally import Tally
 from pets.core.waves import Wave
 from pets.lab import ReplayConfig, read_answers
-from pets.lab.contenders import online_sizes, split, wave_sizes
+from pets.lab.contenders import online_sizes, split
 from pets.lab.draws import Draw, draw_traces, size_of
 from pets.lab.labelled import LabelledPool
 from pets.lab.limit import MAX_ANSWERS, MAX_STATES, states_of, votes_alone
@@ -70,14 +73,22 @@ def consistency(draw: Draw, rows: np.ndarray, sizes: np.ndarray, total: int) -> 
     return float(draw.outcomes.agree[rows, sizes].mean())
 
 
+def wave_sizes(policy: Policy, draw: Draw, rows: Sequence[int], total: int) -> np.ndarray:
+    """Traces of each of these questions when the policy spends ``total`` on them in waves."""
+    allocator = Allocator(policy, Budget(total, draw.size), draw.questions(rows), seed=draw.repetition)
+    while launches := allocator.ask(total):
+        for id, number in launches:
+            allocator.tell(draw.traces[id][number])
+    return np.array([verdict.traces for verdict in allocator.verdicts()])
+
+
 def in_waves(draws: list[Draw], waves: int, budgets: list[float]) -> list[float]:
     """The traces at which the isotonic mean curve reaches each level."""
     policy = make_policy(f"okg:lengths=false,waves={waves}")
     rows = np.arange(len(draws[0].paths))
     totals = [int(budget * len(rows)) for budget in budgets]
     values = [
-        [consistency(d, rows, wave_sizes(policy, d, rows.tolist(), total, d.repetition)[0], total) for total in totals]
-        for d in draws
+        [consistency(d, rows, wave_sizes(policy, d, rows.tolist(), total), total) for total in totals] for d in draws
     ]
     curve = RisingCurve.through(np.array(totals) / len(rows), np.mean(values, axis=0))
     return [curve.traces_at(level) for level in LEVELS]
@@ -95,7 +106,7 @@ def over_price(draws: list[Draw], config: ReplayConfig, waves: int, budgets: lis
         assert isinstance(price, QuotaPolicy)
         rows, row = np.array(parts.arrivals), []
         for total in (int(budget * len(rows)) for budget in budgets):
-            mine, _ = wave_sizes(policy, draw, parts.arrivals, total, draw.repetition)
+            mine = wave_sizes(policy, draw, parts.arrivals, total)
             other = online_sizes(price, draw, walk, parts.arrivals, total, draw.repetition)
             row.append(consistency(draw, rows, mine, total) - consistency(draw, rows, other, total))
         differences.append(row)

@@ -16,15 +16,13 @@ from pets.lab.contenders import (
     batch_order,
     contenders,
     hardest_first,
-    name_of,
     online_sizes,
     split,
     stream_sizes,
-    wave_sizes,
 )
-from pets.lab.curves import curve_of_order
 from pets.lab.draws import draw_traces
 from pets.lab.labelled import read_answers
+from pets.lab.results import name_of
 from pets.policies.asc import ASC
 from pets.policies.okg import OKG
 from pets.registry import make_policy, policies
@@ -160,17 +158,18 @@ def draw(pool):
 
 def test_the_curve_is_what_the_allocators_verdicts_say(draw):
     policy = make_policy("okg")
-    curve = curve_of_order(batch_order(policy, draw, 5)[0], draw)
-    allocator = Allocator(policy, Budget(12 * 8, 8), draw.questions(), seed=5)
+    result = contenders(["okg"])[0].run(draw, ReplayConfig(size=8), Walk(draw.traces), None)
+    agree, correct = result.agree[0], result.correct[0]
+    allocator = Allocator(policy, Budget(12 * 8, 8), draw.questions())
     targets = {q.id: max_vote(draw, row) for row, q in enumerate(draw.pool.questions)}
     for n in range(12 * 8 + 1):
         verdicts = {verdict.question: verdict.answer for verdict in allocator.verdicts()}
-        assert curve.agree[n] == sum(a is not None and a == targets[id] for id, a in verdicts.items())
+        assert agree[n] == sum(a is not None and a == targets[id] for id, a in verdicts.items())
         golds = [(verdicts[q.id], q.gold) for q in draw.pool.questions if q.gold is not None]
-        assert curve.correct[n] == sum(answer == gold for answer, gold in golds) and curve.judged == len(golds)
+        assert correct[n] == sum(answer == gold for answer, gold in golds) and result.judged == len(golds)
         for launch in allocator.ask():
             allocator.tell(draw.traces[launch.question][launch.number])
-    assert curve.traces[-1] == 96 and curve.tokens[-1] == draw.tokens[:, -1].sum()
+    assert agree.size == 97 and result.tokens[0, -1] == draw.tokens[:, -1].sum()
 
 
 def max_vote(draw, row):
@@ -213,7 +212,6 @@ def test_a_budget_that_cannot_warm_all_up_is_refused_as_the_allocator_does(draw)
 @pytest.mark.parametrize("waves", [1, 3])
 def test_waves_spend_each_budget_anew_and_to_the_trace(draw, waves):
     policy = make_policy(f"okg:waves={waves}")
-    rows = [5, 1, 9, 0, 3]
-    for total in (5, 13, 40):
-        sizes, _ = wave_sizes(policy, draw, rows, total, 0)
-        assert sizes.shape == (5,) and sizes.sum() == total and sizes.max() <= draw.size
+    for total in (12, 31, 96):
+        order, _ = batch_order(policy, draw, 0, total)
+        assert order.size == total and np.bincount(order, minlength=12).max() <= draw.size

@@ -1,10 +1,14 @@
-"""Results: totals as means, budgets used, and a policy found by the name it was replayed under."""
+"""Results: what points add up to, totals as means, budgets used, a policy found by the name it was replayed under."""
 
 import numpy as np
 import pytest
 
 from pets.errors import InputError
 from pets.lab import replay
+from pets.lab.config import ReplayConfig
+from pets.lab.draws import draw_traces
+from pets.lab.labelled import read_answers
+from pets.lab.results import Allocation
 from pets.policies.okg import OKG
 
 
@@ -43,3 +47,26 @@ def test_accuracy_counts_the_questions_whose_gold_is_known(pool_result):
 def test_a_policy_that_was_not_replayed_is_told_with_those_that_were(pool_result):
     with pytest.raises(InputError, match="no result of 'asc'; it has okg, price, uniform"):
         pool_result.result("asc")
+
+
+@pytest.fixture
+def draw(pool):
+    return draw_traces(read_answers(pool), ReplayConfig(size=8), 1)
+
+
+def test_a_run_that_ends_early_stays_where_it_is(draw):
+    allocation = Allocation.of_order(np.array([3, 3, 0]), draw)
+    (agree,) = allocation.totals(draw.outcomes.agree)
+    assert agree.size == 12 * 8 + 1 and (agree[3:] == agree[3]).all()
+    assert agree[3] == int(draw.outcomes.agree[3, 2]) + int(draw.outcomes.agree[0, 1])
+
+
+def test_sizes_pick_the_prefixes(draw):
+    allocation = Allocation.of_sizes(np.array([[1, 2], [8, 0]]), draw, [4, 7])
+    assert allocation.rows.tolist() == [4, 7] and np.nansum(allocation.at(0)) == 3
+    assert allocation.totals(draw.outcomes.agree).tolist() == [
+        [
+            int(draw.outcomes.agree[4, 1]) + int(draw.outcomes.agree[7, 2]),
+            int(draw.outcomes.agree[4, 8]),
+        ]
+    ]

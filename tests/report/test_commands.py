@@ -51,7 +51,7 @@ def test_a_plain_run_names_what_everybody_names(tmp_path, monkeypatch):
         ({"max_traces": 9}, "--max-traces 9"),
         ({"target_consistency": 0.95}, "--target-consistency 0.95"),
         ({"price": TokenPrice(0.15, 0.6)}, "--price in=0.15,out=0.6"),
-        ({"sampling": Sampling(temperature=0.6, max_tokens=99)}, "--temperature 0.6 --max-tokens 99"),
+        ({"sampling": Sampling(temperature=0.6, max_tokens=99)}, "--max-tokens 99 --temperature 0.6"),
         ({"sampling": Sampling(stop=("Q:", "the end"))}, "--stop Q: --stop 'the end'"),
         ({"sampling": Sampling(extra_body={"top_a": 1})}, """--extra-body '{"top_a": 1}'"""),
         ({"sampling": Sampling(window=64)}, "--confidence-window 64"),

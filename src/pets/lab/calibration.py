@@ -15,7 +15,7 @@ a question share one coin, since all repetitions draw from the same few traces o
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,14 @@ class Certified:
         c, share, right, zone_c, good = np.concatenate(moments, axis=1)
         plain = cls(pool, policy, budget, c, share, right > 0.0, 0.0, len(moments))
         return (plain, cls(pool, policy, budget, zone_c, share, good > 0.0, zone, len(moments))) if zone else (plain,)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Certified"]) -> "Certified":
+        """The repetitions of one pool, policy and budget together."""
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in ("certificate", "share", "right")
+        }
+        return replace(parts[0], repetitions=sum(part.repetitions for part in parts), **columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Contenders of a replay: a policy in its setting, which makes the curve of one repetition.
+"""Contenders of a replay: a policy in its setting, which makes the result of one repetition.
 
 - *offline*: an index policy (and uniform) spends all traces of all questions; a point after every trace.
 - *waves*: an index policy with waves spends each mean budget anew: what a wave takes depends on the budget.
@@ -12,9 +12,8 @@
 Below them are the drivers of recorded traces: the allocator of live runs, and the fast path of quota policies.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +26,11 @@ from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.lab.clock import HURRIES, MEAN_BUDGET, Finish, RacePace, paced, race_alone, race_arrivals, race_batch
 from pets.lab.config import ReplayConfig
-from pets.lab.curves import Curve, curve_of_order, curve_of_races, curve_of_sizes
 from pets.lab.draws import NO_VOTE, Draw, Outcomes
 from pets.lab.labelled import LabelledPool, all_tokens
-from pets.registry import as_policy, spec_of
+from pets.lab.results import Allocation, Result, Setting, changed_options, name_of, smallest
+from pets.registry import as_policy
 
-Setting = Literal["offline", "waves", "stopping", "ranked", "online", "clock"]
 Sizes = NDArray[np.int64]
 
 RANKING_TRACES = 32
@@ -104,63 +102,86 @@ class Contender:
             raise InputError(f"{self.name}: no budget between its warm-up of {fewest} and {size} traces per question.")
         return within
 
-    def run(self, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split | None) -> Curve:
-        """The curve of one repetition."""
+    def run(self, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split | None) -> Result:
+        """The result of one repetition."""
+        values = self.at(config, draw.size)
+        allocation = self._allocate(draw, config, values, walk, parts)
+        rows, outcomes, timing, sizes = allocation.rows, allocation.outcomes, allocation.timing, allocation.sizes
+        tokens = None if draw.tokens is None else allocation.totals(draw.tokens)
+        return Result(
+            pool=draw.pool.name,
+            policy=self.name,
+            setting=self.setting,
+            option=self.option,
+            values=values,
+            questions=len(rows),
+            size=draw.size,
+            spent=None if sizes is None else smallest(sizes[:, rows].sum(axis=1)),
+            agree=allocation.totals(outcomes.agree),
+            good=allocation.totals(outcomes.good),
+            correct=allocation.totals(outcomes.correct),
+            tokens=tokens if timing is None else smallest(timing.spent),
+            judged=np.array([float(draw.judged[rows].sum())]),
+            ceiling=allocation.vote[0][rows].mean(keepdims=True),
+            good_ceiling=allocation.vote[1][rows].mean(keepdims=True),
+            relative=config.reference == "disjoint",
+            allocations=(allocation,),
+        )
+
+    def _allocate(
+        self, draw: Draw, config: ReplayConfig, values: Sequence[float], walk: Walk, parts: Split | None
+    ) -> Allocation:
+        """What each question gets at each of the values."""
         seed = int(np.random.SeedSequence(config.seeds(draw.pool.name, draw.repetition)).generate_state(1)[0])
-        rows: Sequence[int]
+        policy, rows = self.policy, list(range(len(draw.paths)))
+        if self.trains:
+            assert parts is not None
+            policy, rows = policy.fit(parts.training()), list(parts.arrivals)
+        totals = [int((MEAN_BUDGET if self.option == "hurry" else value) * len(rows)) for value in values]
         match self.setting:
             case "offline":
-                order, learned = batch_order(self.policy, draw, seed)
-                return curve_of_order(order, draw, own_outcomes(learned, draw))
-            case "waves":
-                rows = range(len(draw.paths))
-                runs = [wave_sizes(self.policy, draw, rows, total, seed) for total in self._totals(config, draw, rows)]
-                outcomes = own_outcomes(runs[-1][1], draw)
-                return curve_of_sizes(np.array([sizes for sizes, _ in runs]), draw, outcomes=outcomes)
-            case "online":
-                assert parts is not None
-                policy, rows = self.policy.fit(parts.training()), parts.arrivals
-                assert isinstance(policy, QuotaPolicy)
-                totals = self._totals(config, draw, rows)
-                sizes = [online_sizes(policy, draw, walk, rows, total, seed) for total in totals]
-                return curve_of_sizes(np.array(sizes), draw, np.array(rows))
-            case "stopping":
-                sizes = [walk.stops(rule) for rule in self._rules(draw)]
-                return curve_of_sizes(np.array(sizes), draw, outcomes=own_outcomes(self.policy, draw))
-            case "ranked":
-                rows = hardest_first(draw)
-                sizes = [online_sizes(rule, draw, walk, rows, draw.paths.size, seed) for rule in self._rules(draw)]
-                return curve_of_sizes(np.array(sizes), draw, np.array(rows))
+                order, policy = batch_order(policy, draw, seed)
+                return Allocation.of_order(order, draw, own_outcomes(policy, draw))
             case "clock":
-                return self._on_the_clock(draw, config, walk, parts, seed)
+                return self._race(draw, policy, rows, values, totals, walk, seed)
+            case "waves":
+                orders, learned = zip(*(batch_order(policy, draw, seed, total) for total in totals), strict=True)
+                sizes = [np.bincount(order, minlength=len(rows)) for order in orders]
+                policy = learned[-1]
+            case "online":
+                assert isinstance(policy, QuotaPolicy)
+                sizes = [online_sizes(policy, draw, walk, rows, total, seed) for total in totals]
+            case "stopping":
+                sizes = [walk.stops(self.rule(value, draw.size)) for value in values]
+            case "ranked":
+                rows, everything = hardest_first(draw), draw.paths.size
+                rules = [self.rule(value, draw.size) for value in values]
+                sizes = [online_sizes(rule, draw, walk, rows, everything, seed) for rule in rules]
+        return Allocation.of_sizes(sizes, draw, rows, own_outcomes(policy, draw))
 
-    def _on_the_clock(self, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split | None, seed: int) -> Curve:
+    def _race(
+        self,
+        draw: Draw,
+        policy: Policy,
+        rows: Sequence[int],
+        values: Sequence[float],
+        totals: Sequence[int],
+        walk: Walk,
+        seed: int,
+    ) -> Allocation:
         """The races of every question, at each point of the sweep."""
-        values, swept = self.at(config, draw.size), self.option == "hurry"
-        paces = [RacePace(hurry=value) if self.pace is None else self.pace for value in values]
         runs: list[list[Finish]] = []
-        if self.shares:
-            for value, pace in zip(values, paces, strict=True):
-                total = int((MEAN_BUDGET if swept else value) * len(draw.paths))
-                runs.append(race_batch(self.policy, draw, pace, total, seed))
-            return curve_of_races(runs, draw, batch=True)
-        if not self.trains:
-            for value, pace in zip(values, paces, strict=True):
-                runs.append(race_alone(self.rule(None if swept else value, draw.size), draw, pace, walk.states))
-            return curve_of_races(runs, draw)
-        assert parts is not None
-        policy, rows = self.policy.fit(parts.training()), parts.arrivals
-        assert isinstance(policy, QuotaPolicy)
-        for value, pace in zip(values, paces, strict=True):
-            total = int((MEAN_BUDGET if swept else value) * len(rows))
-            runs.append(race_arrivals(policy, draw, pace, walk.states, rows, total, seed))
-        return curve_of_races(runs, draw, rows)
-
-    def _totals(self, config: ReplayConfig, draw: Draw, rows: Sequence[int]) -> list[int]:
-        return [int(budget * len(rows)) for budget in self.at(config, draw.size)]
-
-    def _rules(self, draw: Draw) -> list[QuotaPolicy]:
-        return [self.rule(value, draw.size) for value in self.values or (None,)]
+        for value, total in zip(values, totals, strict=True):
+            pace = RacePace(hurry=value) if self.pace is None else self.pace
+            if self.shares:
+                runs.append(race_batch(policy, draw, pace, total, seed))
+            elif self.trains:
+                assert isinstance(policy, QuotaPolicy)
+                runs.append(race_arrivals(policy, draw, pace, walk.states, rows, total, seed))
+            else:
+                rule = self.rule(None if self.option == "hurry" else value, draw.size)
+                runs.append(race_alone(rule, draw, pace, walk.states))
+        return Allocation.of_races(runs, draw, rows, batch=self.shares)
 
     def rule(self, value: float | None, size: int) -> QuotaPolicy:
         """The policy at one value of its sweep, capped as it was set, else at the traces there are."""
@@ -205,33 +226,6 @@ def contenders(policies: Sequence[str | Policy], *, clock: bool = False) -> list
     return [*by_name.values(), *floors]
 
 
-def name_of(policy: str | Policy) -> str:
-    """What results call a policy: its spec, or where no spec makes it, its class and its plain options.
-
-    >>> from pets.policies.okg import OKG
-    >>> name_of("okg:prior=1"), name_of(OKG(lengths=False)), name_of(OKG(edges=(100.0,), shares=((1.0,), (1.0,))))
-    ('okg:prior=1', 'okg:lengths=false', 'OKG(...)')
-    """
-    if isinstance(policy, str):
-        return policy
-    if (spec := spec_of(policy)) is not None:
-        return spec
-    options = _told(policy)
-    plain = [f"{key}={value}" for key, value in options.items() if isinstance(value, int | float | str)]
-    return f"{type(policy).__name__}({', '.join(plain if len(plain) == len(options) else [*plain, '...'])})"
-
-
-def _told(policy: Policy) -> Mapping[str, object]:
-    """The options of an object that are not their defaults."""
-    if not is_dataclass(policy):
-        return {}
-    return {
-        field.name: getattr(policy, field.name)
-        for field in fields(policy)
-        if getattr(policy, field.name) != field.default
-    }
-
-
 def _contender(choice: str | Policy) -> Contender:
     policy, name = as_policy(choice), name_of(choice)
     if policy.waves:
@@ -244,7 +238,7 @@ def _contender(choice: str | Policy) -> Contender:
     if isinstance(choice, str):
         options = {part.partition("=")[0] for part in choice.partition(":")[2].split(",")}
     else:
-        options = set(_told(policy))
+        options = set(changed_options(policy))
     option, values = policy.sweep or ("rule", (1.0,))  # one point where nothing is swept
     if option in options:
         values = (getattr(policy, option),)
@@ -289,37 +283,25 @@ def hardest_first(draw: Draw) -> list[int]:
     return ranking
 
 
-def batch_order(policy: Policy, draw: Draw, seed: int) -> tuple[Sizes, Policy]:
-    """The question of each trace when the policy may spend everything and all questions are there at once.
+def batch_order(policy: Policy, draw: Draw, seed: int, total: int | None = None) -> tuple[Sizes, Policy]:
+    """The question of each trace when all questions are there at once, and ``total`` may be spent, or everything.
 
     With it comes the policy as it has learned in the end.
 
-    Since an index policy's next step does not depend on the budget, every prefix is the run of a smaller one (with
-    waves it does: :func:`wave_sizes`). A blind policy is asked for everything at once.
+    Since an index policy's next step does not depend on the budget, every prefix is the run of a smaller one; with
+    waves it does, and each wave comes after the last is back. A blind policy is asked for everything at once.
     """
-    allocator = Allocator(policy, Budget(draw.paths.size, draw.size), draw.questions(), seed=seed)
+    total = draw.paths.size if total is None else total
+    allocator = Allocator(policy, Budget(total, draw.size), draw.questions(), seed=seed)
     ask, tell, traces = allocator.ask, allocator.tell, draw.traces
-    served: list[str] = []
-    note = served.append
-    width = draw.paths.size if policy.blind else 1
+    rows = {question.id: row for row, question in enumerate(draw.pool.questions)}
+    served: list[int] = []
+    width = total if policy.blind or policy.waves else 1
     while launches := ask(width):
         for id, number in launches:
             tell(traces[id][number])
-            note(id)
-    rows = {question.id: row for row, question in enumerate(draw.pool.questions)}
-    return np.fromiter(map(rows.__getitem__, served), dtype=np.int64, count=len(served)), allocator.policy
-
-
-def wave_sizes(policy: Policy, draw: Draw, rows: Sequence[int], total: int, seed: int) -> tuple[Sizes, Policy]:
-    """Traces of each question in ``rows`` when the policy spends ``total`` in waves, each after the last is back.
-
-    With them comes the policy as it has learned in the end.
-    """
-    allocator = Allocator(policy, Budget(total, draw.size), draw.questions(rows), seed=seed)
-    while launches := allocator.ask(total):
-        for id, number in launches:
-            allocator.tell(draw.traces[id][number])
-    return np.array([verdict.traces for verdict in allocator.verdicts()], dtype=np.int64), allocator.policy
+            served.append(rows[id])
+    return np.array(served, dtype=np.int64), allocator.policy
 
 
 def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int, seed: int) -> Sizes:

@@ -39,17 +39,18 @@ def coded(paths: Sequence[Labels]) -> tuple[Codes, list[dict[str, int]]]:
     return np.array(rows, dtype=np.int32), names
 
 
-def running_votes(codes: Codes) -> Codes:
-    """The majority after n = 0..P traces; codes (N, P) of :func:`coded` -> (N, P + 1).
+def running_votes(codes: NDArray[np.integer]) -> Codes:
+    """The majority after n = 0..P traces; codes (N, P) -> (N, P + 1). A tie goes to the code that came first.
 
-    >>> running_votes(np.array([[-1, 0, 1, 1]], dtype=np.int32))
-    array([[-1, -1,  0,  0,  1]], dtype=int32)
+    >>> running_votes(np.array([[-1, 1, 0, 0]], dtype=np.int32))
+    array([[-1, -1,  1,  1,  0]], dtype=int32)
     """
     N, P = codes.shape
     votes = np.full((N, P + 1), NO_VOTE, dtype=np.int32)
     kinds = np.arange(max(1, int(codes.max(initial=0)) + 1), dtype=np.int32)
     counts = (codes[:, :, None] == kinds).cumsum(axis=1, dtype=np.int32)
-    winner = counts.argmax(axis=2)  # the first of the tied: launch order
+    first = (counts > 0).argmax(axis=1, keepdims=True).astype(np.int32)
+    winner = (counts * P - first).argmax(axis=2)
     votes[:, 1:] = np.where(counts.max(axis=2) > 0, winner, NO_VOTE)
     return votes
 
@@ -131,7 +132,7 @@ class Draw:
     ``paths`` (N, P) are indices into the recorded traces in launch order, ``spare`` those that are
     neither drawn nor part of the target. ``outcomes`` are those of the vote, the verdict of every policy that has none
     of its own; ``judge`` scores the others. ``judged`` says where gold is known, ``tied`` where two answers share the
-    target's lead. ``tokens`` are cumulative.
+    target's lead. ``tokens`` (N, P + 1) are cumulative; ``None`` unless every question has them.
     """
 
     pool: LabelledPool
@@ -198,13 +199,15 @@ def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Dr
         halves = [np.split(order, [len(order) // 2]) for order in shuffled]
         targets = [other[:size] for _, other in halves]
         spare = [np.concatenate([own[size:], other[size:]]) for own, other in halves]
-    labels = [[q.labels[j] for j in path] for q, path in zip(pool.questions, paths.tolist(), strict=True)]
+    traces = {q.id: _traces(q, path) for q, path in zip(pool.questions, paths.tolist(), strict=True)}
+    labels = [[trace.answer for trace in path] for path in traces.values()]
     codes, ranks = coded(labels)
+    judge, ties = _judge(pool, targets, ranks, config)
     votes = running_votes(codes)
     if config.weighted:
-        weights = [[confidences_of(q)[j] for j in path] for q, path in zip(pool.questions, paths.tolist(), strict=True)]
-        votes = np.array(list(map(running_weighted_votes, labels, weights, ranks)), dtype=np.int32)
-    judge, ties = _judge(pool, targets, ranks, config)
+        confidences = [[trace.confidence for trace in path] for path in traces.values()]
+        votes = np.array(list(map(running_weighted_votes, labels, confidences, ranks)), dtype=np.int32)
+    tokens = np.cumsum([[0, *(trace.tokens for trace in path)] for path in traces.values()], axis=1)
     return Draw(
         pool=pool,
         repetition=repetition,
@@ -214,8 +217,8 @@ def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Dr
         judge=judge,
         judged=np.array([question.gold is not None for question in pool.questions]),
         tied=np.array(ties),
-        tokens=_tokens(pool, paths),
-        traces={q.id: _traces(q, path) for q, path in zip(pool.questions, paths.tolist(), strict=True)},
+        tokens=None if all_tokens(pool.questions) is None else tokens,
+        traces=traces,
     )
 
 
@@ -278,16 +281,6 @@ def good_labels(
         return []
     least = max(votes.values()) - (zone + ROUNDING) * sum(votes.values())
     return [label for label in verdicts if votes.get(label, 0.0) >= least]
-
-
-def _tokens(pool: LabelledPool, paths: Indices) -> NDArray[np.int64] | None:
-    """Cumulative tokens (N, P + 1); ``None`` unless every question has them."""
-    if (recorded := all_tokens(pool.questions)) is None:
-        return None
-    total = np.zeros((paths.shape[0], paths.shape[1] + 1), dtype=np.int64)
-    for row, (tokens, path) in enumerate(zip(recorded, paths, strict=True)):
-        np.cumsum(np.array(tokens, dtype=np.int64)[path], out=total[row, 1:])
-    return total
 
 
 def _traces(question: LabelledQuestion, path: Sequence[int]) -> tuple[Trace, ...]:

@@ -21,15 +21,14 @@ from pets.cluster import RayCluster
 from pets.core.policy import Policy
 from pets.core.queues.walk import States, Walk
 from pets.errors import InputError
-from pets.lab.calibration import Certified, Floats, moment
+from pets.lab.calibration import Certified, moment
 from pets.lab.clock import timed
 from pets.lab.config import ReplayConfig
 from pets.lab.contenders import Contender, contenders, split
-from pets.lab.curves import Curve
 from pets.lab.draws import Draw, draw_traces, size_of, vote_accuracy, without_short
 from pets.lab.labelled import LabelledPool, read_answers
 from pets.lab.limit import attainable
-from pets.lab.results import PoolResult, Result, stacked
+from pets.lab.results import PoolResult, Result
 from pets.pools import Pool
 
 Progress = Callable[[int, int], None]
@@ -55,15 +54,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """What a task brings back of one repetition: a curve for each contender, and what the draw itself says.
+    """What a task brings back of one repetition: a result of each contender, and what the draw itself says."""
 
-    ``moments`` are certificates: for each contender one at each mean budget, none where it runs no batch.
-    """
-
-    curves: tuple[Curve, ...]
+    results: tuple[Result, ...]
     tied: int
     ceiling: float
-    moments: tuple[dict[float, Floats], ...]
 
 
 @checked
@@ -117,9 +112,7 @@ def replay(
         if progress is not None:
             progress(done, total)
     repetitions = range(config.repetitions)
-    return [
-        _gathered(pool, config, entrants, [outcomes[index, r] for r in repetitions]) for index, pool in enumerate(read)
-    ]
+    return [_gathered(pool, config, [outcomes[index, r] for r in repetitions]) for index, pool in enumerate(read)]
 
 
 def _weighed_by(pool: Pool, config: ReplayConfig) -> Pool:
@@ -204,25 +197,27 @@ def run_task(task: Task) -> list[Repetition]:
         draw = draw_traces(task.pool, task.config, repetition)
         parts = split(task.pool, task.config, repetition) if online else None
         walk = Walk(draw.traces, draw.pool.options, states)
-        curves = tuple(contender.run(draw, task.config, walk, parts) for contender in task.contenders)
-        moments = tuple(_moments(curve, draw, task.config) for curve in curves)
-        outcomes.append(Repetition(curves, int(draw.tied.sum()), float(draw.outcomes.agree[:, -1].mean()), moments))
+        results = (contender.run(draw, task.config, walk, parts) for contender in task.contenders)
+        certified = tuple(_with_certificates(result, draw, task.config) for result in results)
+        outcomes.append(Repetition(certified, int(draw.tied.sum()), float(draw.outcomes.agree[:, -1].mean())))
     return outcomes
 
 
-def _moments(curve: Curve, draw: Draw, config: ReplayConfig) -> dict[float, Floats]:
-    """Certificates at each mean budget of an offline run."""
-    allocation = curve.allocation
-    return {
-        budget: moment(draw, allocation.at(round(budget * allocation.questions)).astype(np.int64), config)
-        for budget in config.certified
-        if allocation.order is not None and budget <= draw.size
-    }
+def _with_certificates(result: Result, draw: Draw, config: ReplayConfig) -> Result:
+    """The result with certificates at each mean budget, if it is that of an offline run."""
+    if result.setting != "offline":
+        return result
+    (allocation,) = result.allocations
+    certified: list[Certified] = []
+    for budget in config.certified:
+        if budget <= draw.size:
+            sizes = allocation.at(round(budget * allocation.questions)).astype(np.int64)
+            made = moment(draw, sizes, config)
+            certified += Certified.pair(result.pool, result.policy, budget, config.tolerance, [made])
+    return replace(result, certified=tuple(certified))
 
 
-def _gathered(
-    pool: LabelledPool, config: ReplayConfig, entrants: Sequence[Contender], outcomes: Sequence[Repetition]
-) -> PoolResult:
+def _gathered(pool: LabelledPool, config: ReplayConfig, outcomes: Sequence[Repetition]) -> PoolResult:
     limit, no_limit = (None, "") if config.clock else attainable(pool, config)
     zone_limit = attainable(pool, config, config.tolerance)[0] if config.tolerance and not config.clock else None
     return PoolResult(
@@ -236,43 +231,10 @@ def _gathered(
         vote_accuracy=vote_accuracy(pool, config.weighted),
         tied=np.array([outcome.tied for outcome in outcomes], dtype=np.float64),
         ceiling=np.array([outcome.ceiling for outcome in outcomes]),
-        results=tuple(_result(pool, config, contender, index, outcomes) for index, contender in enumerate(entrants)),
+        results=tuple(map(Result.joined, zip(*(outcome.results for outcome in outcomes), strict=True))),
         ids=tuple(question.id for question in pool.questions),
         note=pool.note,
         limit=limit,
         zone_limit=zone_limit,
         no_limit=no_limit,
-    )
-
-
-def _result(
-    pool: LabelledPool, config: ReplayConfig, contender: Contender, index: int, outcomes: Sequence[Repetition]
-) -> Result:
-    """What one contender, the one at ``index`` among all, has reached over the repetitions."""
-    size = size_of(pool, config)
-    curves = [outcome.curves[index] for outcome in outcomes]
-    tokens = [curve.tokens for curve in curves if curve.tokens is not None]
-    moments, names = [outcome.moments[index] for outcome in outcomes], (pool.name, contender.name)
-    pairs = (Certified.pair(*names, b, config.tolerance, [part[b] for part in moments]) for b in moments[0])
-    certified = tuple(certified for pair in pairs for certified in pair)
-    return Result(
-        pool=pool.name,
-        policy=contender.name,
-        setting=contender.setting,
-        option=contender.option,
-        values=contender.at(config, size),
-        questions=curves[0].questions,
-        size=size,
-        spent=None if contender.setting == "offline" else stacked([curve.traces for curve in curves]),
-        agree=stacked([curve.agree for curve in curves]),
-        good=stacked([curve.good for curve in curves]),
-        correct=stacked([curve.correct for curve in curves]),
-        tokens=stacked(tokens) if tokens else None,
-        judged=np.array([curve.judged for curve in curves], dtype=np.float64),
-        ceiling=np.array([curve.ceiling for curve in curves]),
-        good_ceiling=np.array([curve.good_ceiling for curve in curves]),
-        relative=config.reference == "disjoint",
-        allocations=tuple(curve.allocation for curve in curves),
-        certified=certified,
-        timings=tuple(curve.timing for curve in curves if curve.timing is not None),
     )

@@ -38,7 +38,6 @@ from pets.lab.labelled import LabelledPool
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Stop = Callable[[tuple[int, ...]], bool]
 Optimum = Callable[[Floats], tuple[Floats, Floats]]
 
 MAX_ANSWERS = 8  # different answers of one question
@@ -70,15 +69,20 @@ class Frontier:
 class Layer:
     """The S states that t traces may lead to. ``votes`` (S, M) are counts in the order of first launch.
 
-    ``best`` (S,) is the chance that the likeliest answer is the target, ``vote`` (S,) that the leader is: they differ
-    where a leader that was launched second most probably ends in a tie. ``step`` (S, S') holds the chances of the next
-    layer's states; the last layer has none.
+    ``chances`` (S, M) says how likely each answer is the target: not always the leader most, where one that was
+    launched second most probably ends in a tie. ``step`` (S, S') holds the chances of the next layer's states; the last
+    layer has none.
     """
 
     votes: Indices
-    best: Floats
-    vote: Floats
+    chances: Floats
     step: csr_array
+
+    @property
+    def best(self) -> Floats:
+        """The chance that the likeliest answer is the target, (S,); none before the first trace."""
+        best: Floats = self.chances.max(axis=1) * self.votes.any(axis=1)
+        return best
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,10 +105,10 @@ class Lattice:
             winner = ((last > 0) & (last >= last.max(axis=1, keepdims=True) - (zone * size + ROUNDING))).astype(float)
         else:
             winner = np.eye(last.shape[1])[last.argmax(axis=1)]  # argmax takes the first of a tie: the first launched
-        layers = [_layer(last, winner, csr_array((len(winner), 0)))]
+        layers = [Layer(last, winner, csr_array((len(winner), 0)))]
         for t in range(size - 1, -1, -1):
             step, winner = _step(rows[t], chances[t], rows[t + 1], chances[t + 1], winner, ordered)
-            layers.append(_layer(rows[t], winner, step))
+            layers.append(Layer(rows[t], winner, step))
         return cls(tuple(reversed(layers)))
 
     def optimum(self, prices: Sequence[float] | Floats) -> tuple[Floats, Floats]:
@@ -113,22 +117,11 @@ class Lattice:
         consistency = np.repeat(self.layers[-1].best[:, None], price.size, axis=1)
         traces = np.zeros_like(consistency)
         for layer in self.layers[-2::-1]:
-            later, more = layer.step @ consistency, 1.0 + layer.step @ traces
-            stop = layer.best[:, None] >= later - price * more - ROUNDING
-            consistency = np.where(stop, layer.best[:, None], later)
+            best, later, more = layer.best[:, None], layer.step @ consistency, 1.0 + layer.step @ traces
+            stop = best >= later - price * more - ROUNDING
+            consistency = np.where(stop, best, later)
             traces = np.where(stop, 0.0, more)
         return traces[0], consistency[0]
-
-    def follow(self, stop: Stop) -> tuple[float, float]:
-        """Mean traces and self-consistency of a rule that stops or not by the counts (descending) and then votes."""
-        consistency = self.layers[-1].vote
-        traces = np.zeros_like(consistency)
-        for layer in self.layers[-2::-1]:
-            counts = (tuple(sorted(filter(None, row), reverse=True)) for row in layer.votes.tolist())
-            stops = np.array([stop(row) for row in counts])
-            consistency = np.where(stops, layer.vote, layer.step @ consistency)
-            traces = np.where(stops, 0.0, 1.0 + layer.step @ traces)
-        return float(traces[0]), float(consistency[0])
 
 
 def optimal_frontier(
@@ -326,11 +319,3 @@ def _step(
         chances.append(chance)
     values = (np.concatenate(chances), (np.concatenate(rows), np.concatenate(columns)))
     return csr_array(values, shape=(S, len(there))), wins
-
-
-def _layer(votes: Indices, winner: Floats, step: csr_array) -> Layer:
-    if not votes.any():
-        no_chance = np.zeros(1)
-        return Layer(votes, no_chance, no_chance, step)
-    leader = winner[np.arange(len(votes)), votes.argmax(axis=1)]
-    return Layer(votes, winner.max(axis=1), leader, step)

@@ -1,21 +1,157 @@
-"""Results of a replay: every repetition's curve or points, kept whole so that they can be plotted."""
+"""Results of a replay: what each question was given, and what that came to at every point, repetition by repetition.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+They are kept whole, so that they can be plotted and resampled question by question.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pets.core.policy import Policy
+from pets.core.tally import majority
 from pets.errors import InputError
 from pets.lab.calibration import Certified
+from pets.lab.clock import Finish
 from pets.lab.config import ReplayConfig
-from pets.lab.contenders import Setting, name_of
-from pets.lab.curves import Allocation, Timing
+from pets.lab.draws import NO_VOTE, Draw, Flags, Indices, Outcomes
 from pets.lab.limit import Frontier
+from pets.registry import spec_of
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.unsignedinteger]
+Setting = Literal["offline", "waves", "stopping", "ranked", "online", "clock"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timing:
+    """How each question went on the clock at V points, (V, questions): tokens and time are in its own mean trace.
+
+    ``rows`` are the questions' places in the pool; ``agree``: the verdict is the target. ``spent`` (V,) are the tokens
+    of them all.
+    """
+
+    rows: Indices
+    spent: Indices
+    tokens: Floats
+    time: Floats
+    cancelled: Indices
+    agree: Flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """What each of N questions was given: ``order`` (T,) is the question of every trace of an offline run.
+
+    ``sizes`` (V, N) are those of a sweep, -1 where a question took no part because it trained the policy. ``outcomes``
+    say what its verdict was worth after each trace, or with a ``timing`` at each of V points; ``vote`` what the vote of
+    all traces is worth, (N,) each: does it agree, is it good.
+    """
+
+    outcomes: Outcomes
+    vote: tuple[Flags, Flags]
+    order: NDArray[np.integer] | None = None
+    sizes: NDArray[np.integer] | None = None
+    timing: Timing | None = None
+
+    @classmethod
+    def of_order(cls, order: Indices, draw: Draw, outcomes: Outcomes | None = None) -> "Allocation":
+        """An offline run that served questions in this order; ``outcomes`` are those of the policy's own verdict."""
+        order = order.astype(np.min_scalar_type(len(draw.paths)))
+        return cls(outcomes or draw.outcomes, draw.full_vote, order=order)
+
+    @classmethod
+    def of_sizes(
+        cls, sizes: Sequence[Indices], draw: Draw, rows: Sequence[int], outcomes: Outcomes | None = None
+    ) -> "Allocation":
+        """Runs that gave the questions in ``rows`` so many traces, at each of V points."""
+        placed = np.full((len(sizes), len(draw.paths)), -1, dtype=np.min_scalar_type(-draw.size - 1))
+        placed[:, rows] = sizes
+        return cls(outcomes or draw.outcomes, draw.full_vote, sizes=placed)
+
+    @classmethod
+    def of_races(
+        cls, points: Sequence[Sequence[Finish]], draw: Draw, rows: Sequence[int], *, batch: bool = False
+    ) -> "Allocation":
+        """Races of the questions in ``rows`` that ended so at each of V points; the vote is over what was back.
+
+        Those of a ``batch`` are in the mean trace of all its questions.
+        """
+        paths, judge = list(draw.traces.values()), draw.judge
+        means = [np.mean(draw.pool.questions[row].tokens or 1.0) for row in rows]
+        if batch:
+            means = [np.mean(means)] * len(rows)
+        verdicts = np.full((len(draw.paths), len(points)), NO_VOTE, dtype=np.int32)
+        for point, finishes in enumerate(points):
+            for row, finish in zip(rows, finishes, strict=True):
+                winner = majority([paths[row][number].answer for number in sorted(finish.back)])
+                verdicts[row, point] = NO_VOTE if winner is None else judge.ranks[row][winner]
+        outcomes = judge.score(verdicts)
+        tokens = np.array([[finish.tokens for finish in finishes] for finishes in points], dtype=np.float64)
+        times = np.array([[finish.time for finish in finishes] for finishes in points])
+        cancelled = np.array([[len(finish.parts) for finish in finishes] for finishes in points])
+        spent = np.rint(tokens.sum(axis=1)).astype(np.int64)
+        timing = Timing(np.array(rows), spent, tokens / means, times / means, cancelled, outcomes.agree[rows].T)
+        sizes = np.full((len(points), len(draw.paths)), -1, dtype=np.int64)
+        sizes[:, rows] = cancelled + [[len(finish.back) for finish in finishes] for finishes in points]
+        return cls(outcomes, draw.full_vote, sizes=sizes, timing=timing)
+
+    @property
+    def questions(self) -> int:
+        """N."""
+        return len(self.vote[0])
+
+    @property
+    def rows(self) -> Indices:
+        """The questions that took part."""
+        return np.arange(self.questions) if self.sizes is None else np.flatnonzero(self.sizes[0] >= 0)
+
+    def by_zone(self) -> "Allocation":
+        """The same allocation, where a good verdict counts as one that agrees."""
+        good = self.outcomes.good
+        return replace(self, outcomes=replace(self.outcomes, agree=good), vote=(self.vote[1], self.vote[1]))
+
+    def at(self, point: int) -> Floats:
+        """Traces of each question at one point of the curve, (N,); NaN where it took no part."""
+        (counts,) = self.counts(np.array([point]))
+        return np.where(counts < 0, np.nan, counts)
+
+    def counts(self, points: Indices) -> Indices:
+        """Traces of each question at each of some points, ascending, (G, N); -1 where it took no part."""
+        if self.sizes is not None:
+            return self.sizes[points].astype(np.int64)
+        assert self.order is not None
+        first = np.searchsorted(points, np.arange(self.order.size), side="right")  # the first point after each trace
+        cells = first * self.questions + self.order
+        steps = np.bincount(cells, minlength=(points.size + 1) * self.questions)
+        return steps.reshape(-1, self.questions)[: points.size].cumsum(axis=0)
+
+    def totals(self, table: NDArray[np.bool_] | NDArray[np.int64]) -> Counts:
+        """What questions have after 0..P traces, (N, P + 1), added up at every point, (1, V).
+
+        An offline run has a point after each of 0..N P traces; one that ends early stays where it is.
+        """
+        if self.timing is not None:
+            sums = table[self.rows].sum(axis=0)
+        elif self.sizes is not None:
+            sums = table[self.rows, self.sizes[:, self.rows]].sum(axis=1)
+        else:
+            assert self.order is not None
+            N, P = table.shape[0], table.shape[1] - 1
+            values = table.astype(np.int64)
+            taken = np.arange(P) < np.bincount(self.order, minlength=N)[:, None]  # (N, P): the steps that were made
+            steps = np.zeros(N * P + 1, dtype=np.int64)
+            steps[0] = values[:, 0].sum()
+            steps[1 + np.argsort(self.order, kind="stable")] = np.diff(values, axis=1)[taken]
+            sums = steps.cumsum()
+        return smallest(sums)
+
+
+def smallest(sums: Indices) -> Counts:
+    """The sums at every point (V,) as those of one repetition, (1, V), in the smallest type that holds them."""
+    return sums[None].astype(np.min_scalar_type(int(sums.max(initial=0))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +163,7 @@ class Result:
     and ``tokens`` (R, V) are totals. An online policy runs on the questions that did not train it, so ``questions`` may
     be fewer than the pool has. ``ceiling`` (R,) is the share of questions that agree when all their traces are in,
     ``good_ceiling`` of those whose verdict is good then. ``allocations`` are those of all repetitions, ``certified``
-    holds certificates if asked for, ``timings`` how every repetition went on the clock.
+    holds certificates if asked for.
     """
 
     pool: str
@@ -48,7 +184,20 @@ class Result:
     relative: bool
     allocations: tuple[Allocation, ...] = ()
     certified: tuple[Certified, ...] = ()
-    timings: tuple[Timing, ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Sequence["Result"]) -> "Result":
+        """The repetitions of one policy on one pool as one result."""
+        columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(cls)}
+        arrays: dict[str, Any] = {
+            name: np.concatenate(own) for name, own in columns.items() if isinstance(own[0], np.ndarray)
+        }
+        return replace(
+            parts[0],
+            allocations=sum(columns["allocations"], ()),
+            certified=tuple(map(Certified.joined, zip(*columns["certified"], strict=True))),
+            **arrays,
+        )
 
     @property
     def repetitions(self) -> int:
@@ -89,13 +238,14 @@ class Result:
 
         (R, V) each; nothing where there was no clock.
         """
-        if not self.timings:
+        timings = [allocation.timing for allocation in self.allocations if allocation.timing is not None]
+        if not timings:
             return {}
         return {
-            "trace_tokens": np.array([timing.tokens.mean(axis=1) for timing in self.timings]),
-            "time": np.array([timing.time.mean(axis=1) for timing in self.timings]),
-            "p95_time": np.array([np.percentile(timing.time, 95, axis=1) for timing in self.timings]),
-            "cancelled": np.array([timing.cancelled.mean(axis=1) for timing in self.timings]),
+            "trace_tokens": np.array([timing.tokens.mean(axis=1) for timing in timings]),
+            "time": np.array([timing.time.mean(axis=1) for timing in timings]),
+            "p95_time": np.array([np.percentile(timing.time, 95, axis=1) for timing in timings]),
+            "cancelled": np.array([timing.cancelled.mean(axis=1) for timing in timings]),
         }
 
     @property
@@ -114,6 +264,30 @@ class Result:
         """The same runs with zone-consistency in the place of self-consistency: every metric reads it so."""
         allocations = tuple(allocation.by_zone() for allocation in self.allocations)
         return replace(self, agree=self.good, ceiling=self.good_ceiling, allocations=allocations)
+
+
+def name_of(policy: str | Policy) -> str:
+    """What results call a policy: its spec, or where no spec makes it, its class and its plain options.
+
+    >>> from pets.policies.okg import OKG
+    >>> name_of("okg:prior=1"), name_of(OKG(lengths=False)), name_of(OKG(edges=(100.0,), shares=((1.0,), (1.0,))))
+    ('okg:prior=1', 'okg:lengths=false', 'OKG(...)')
+    """
+    if isinstance(policy, str):
+        return policy
+    if (spec := spec_of(policy)) is not None:
+        return spec
+    options = changed_options(policy)
+    plain = [f"{key}={value}" for key, value in options.items() if isinstance(value, int | float | str)]
+    return f"{type(policy).__name__}({', '.join(plain if len(plain) == len(options) else [*plain, '...'])})"
+
+
+def changed_options(policy: Policy) -> Mapping[str, object]:
+    """The options of an object that are not their defaults."""
+    if not is_dataclass(policy):
+        return {}
+    values = {field.name: (getattr(policy, field.name), field.default) for field in fields(policy)}
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,9 +334,3 @@ class PoolResult:
                 return result
         names = ", ".join(dict.fromkeys(result.policy for result in self.results))
         raise InputError(f"pool {self.pool!r} has no result of {name!r}; it has {names}.")
-
-
-def stacked(rows: Sequence[NDArray[np.int64]]) -> Counts:
-    """The counts of all repetitions, (R, V), in the smallest type that holds them."""
-    largest = max(int(row.max(initial=0)) for row in rows)
-    return np.array(rows, dtype=np.min_scalar_type(largest))

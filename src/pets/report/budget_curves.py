@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from pets.core.policy import IndexPolicy, Policy, View
 from pets.core.prior import LearnedPrior
-from pets.core.tally import Tally
+from pets.core.tally import Tally, count_votes
 from pets.engine.forecast import Forecast
+from pets.lab.draws import NO_VOTE, running_votes
 
 Z_95 = 1.96  # of a 95 % interval
 DRAWS = 24
 POINTS = 32  # of the run's curve
-NO_VOTE = -1
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -48,9 +48,9 @@ class RunQuestion:
 
     def after(self, traces: int) -> Tally:
         """The tally of its first traces."""
-        tally = Tally.of(self.answers[:traces], options=self.tally.options)
+        counts, nulls = count_votes(self.answers[:traces])
         mean = sum(self.tokens[:traces]) / max(1, traces)
-        return Tally(tally.counts, tally.nulls, options=self.tally.options, mean_tokens=mean)
+        return Tally(counts, nulls, options=self.tally.options, mean_tokens=mean)
 
     @property
     def ranks(self) -> dict[str, int] | None:
@@ -147,32 +147,20 @@ def _play(
     ranks = question.ranks or {}
     gold = [rank for answer, rank in ranks.items() if answer in (question.right or ())]
     known = [NO_VOTE if answer is None else ranks.get(answer, NO_VOTE) for answer in question.answers]
-    votes = _leaders(np.array([NO_VOTE, *known]), max(1, len(ranks)))[sizes]
-    good, right, good_as_spent = [], [], []
+    votes = running_votes(np.array([[*known, NO_VOTE]]))[0, sizes]
     parts = prior.mixture(replace(question.tally, mark=prior.mark(question.tally.mean_tokens)))
     # Of the posterior; the answers seen come first, in the order of their counts.
     alphas = [[*part.alpha, *(a for a, many in part.unseen for _ in range(many))] for part in parts]
     chosen = rng.choice(len(parts), size=DRAWS, p=[part.weight for part in parts]).tolist()
-    for theta in [rng.dirichlet(alphas[part]) for part in chosen]:
-        answers = rng.choice(len(theta), size=most, p=theta / theta.sum())
+    thetas = [rng.dirichlet(alphas[part]) for part in chosen]
+    paths = np.empty((DRAWS, most), dtype=np.int64)
+    for answers, theta in zip(paths, thetas, strict=True):
+        answers[:] = rng.choice(len(theta), size=most, p=theta / theta.sum())
         answers[rng.random(most) >= question.tally.voting_chance] = NO_VOTE
         if ranks:
             answers[: len(known)] = known[:most]
-        leaders = _leaders(answers, len(theta))
-        good.append((leaders >= 0) & (theta[leaders] >= theta.max() - zone))
-        right.append(np.isin(leaders, gold))
-        good_as_spent.append((votes >= 0) & (theta[votes] >= theta.max() - zone))
+    leaders = running_votes(paths)[:, 1:]
+    good = [(own >= 0) & (theta[own] >= theta.max() - zone) for own, theta in zip(leaders, thetas, strict=True)]
+    good_as_spent = [(votes >= 0) & (theta[votes] >= theta.max() - zone) for theta in thetas]
     right_as_spent = np.tile(np.isin(votes, gold), (DRAWS, 1))
-    return (np.array(good), np.array(right)), (np.array(good_as_spent), right_as_spent)
-
-
-def _leaders(answers: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-    """The leader after each trace, ``NO_VOTE`` before the first vote; a tie goes to the answer seen first."""
-    most = len(answers)
-    votes = np.zeros((most, classes))
-    voted = np.flatnonzero(answers >= 0)
-    votes[voted, answers[voted]] = 1.0
-    counts = votes.cumsum(axis=0)
-    first = np.where(counts.any(axis=0), (counts > 0).argmax(axis=0), most)
-    leaders: NDArray[np.int64] = (counts - first / (2 * most + 2)).argmax(axis=1)
-    return np.where(counts.any(axis=1), leaders, NO_VOTE)
+    return (np.array(good), np.isin(leaders, gold)), (np.array(good_as_spent), right_as_spent)

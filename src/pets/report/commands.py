@@ -2,11 +2,13 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, fields
+from typing import Any
 
 from pets.engine.budget import Amount, TokenPrice, total_of
 from pets.engine.resume import spec_of_run
-from pets.engine.spec import RunSpec
+from pets.engine.spec import SECTIONS, RunSpec, is_honoured
 from pets.questions import named_sets
 from pets.questions.sets import BENCHMARKS, starter
 from pets.samplers import Sampling
@@ -14,11 +16,7 @@ from pets.store import RunRecord, RunView
 from pets.store.database import DEFAULT_STORE
 
 QUESTIONS = "QUESTIONS"  # stands for a file: a store knows its name, not its place
-RUN_OPTIONS = ("system", "confidence", "max_traces", "hurry", "target_consistency")
-SAMPLING_OPTIONS = ("temperature", "max_tokens", "top_p", "top_k", "min_p", "reasoning_effort", "window")
-FLAGS = {"window": "--confidence-window"}  # of fields that the command line calls otherwise
-SWITCHES = {"soft": "--soft", "batch_api": "--batch-api", "keep_going": "--keep-going"}
-OFF_SWITCHES = {"instruct": "--no-instruct", "keep_texts": "--no-texts"}
+TOLD_APART = {"budget", "policy", "answer", "price", "reuse", "seed"}  # always, in their own words, or never
 
 
 def commands_of(view: RunView, questions: int) -> str:
@@ -67,19 +65,11 @@ def _options(settings: RunRecord, spec: RunSpec, questions: int) -> Iterator[str
         yield from ("--model", model)
     if spec.reading.answer is not None:
         yield from ("--answer", str(spec.reading.answer).removeprefix("recorded:"))
-    yield from _differing(RUN_OPTIONS, spec, RunSpec())
-    sampling, usual = spec.sampling, Sampling()  # and how the traces of a named set are drawn by default
-    if settings.name == "starter":
-        usual = starter().sampling
-    elif settings.name in BENCHMARKS:
-        usual = Sampling(max_tokens=BENCHMARKS[settings.name].max_tokens)
-    yield from _differing(SAMPLING_OPTIONS, spec, RunSpec(sampling=usual))
-    for text in () if sampling.stop == usual.stop else sampling.stop:
-        yield from ("--stop", text)
-    if sampling.extra_body != usual.extra_body:
-        yield from ("--extra-body", json.dumps(sampling.extra_body))
-    yield from (flag for name, flag in SWITCHES.items() if spec.get(name))
-    yield from (flag for name, flag in OFF_SWITCHES.items() if not spec.get(name))
+    usual = RunSpec(sampling=_usual_sampling(settings.name))
+    for option in (option for section in SECTIONS.values() for option in fields(section)):
+        value = spec.get(option.name)
+        if option.name not in TOLD_APART and value is not None and value != usual.get(option.name):
+            yield from _told(option, value)
     if spec.spending.price is not None:
         batch = f",batch={spec.spending.price.batch:g}" if spec.serving.batch_api else ""
         yield from ("--price", _price_text(spec.spending.price) + batch)
@@ -89,13 +79,26 @@ def _options(settings: RunRecord, spec: RunSpec, questions: int) -> Iterator[str
     yield from ("--seed", str(spec.serving.seed))
 
 
-def _differing(names: Sequence[str], spec: RunSpec, usual: RunSpec) -> Iterator[str]:
-    """The options whose values are not the usual ones."""
-    for name in names:
-        value = spec.get(name)
-        if value is not None and value != usual.get(name):
-            yield FLAGS.get(name, f"--{name.replace('_', '-')}")
-            yield f"{value:g}" if isinstance(value, float) else str(value)
+def _usual_sampling(name: str) -> Sampling:
+    """How the traces of a set of questions are drawn where nothing is said."""
+    if name == "starter":
+        return starter().sampling
+    return Sampling(max_tokens=BENCHMARKS[name].max_tokens) if name in BENCHMARKS else Sampling()
+
+
+def _told(option: Field[Any], value: Any) -> Iterator[str]:
+    """The words that set an option of `pets solve`; none where it has no such option."""
+    if "help" not in option.metadata or not is_honoured(option, "solve"):
+        return
+    word = option.name.replace("_", "-")
+    (flag, *_) = option.metadata.get("flags") or (f"--{word}/--no-{word}",)
+    on, _, off = flag.partition("/")
+    if isinstance(value, bool):
+        yield on if value else off
+        return
+    for part in value if isinstance(value, tuple) else (value,):
+        text = json.dumps(part) if isinstance(part, Mapping) else str(part)
+        yield from (on, f"{part:g}" if isinstance(part, float) else text)
 
 
 def _price_text(price: TokenPrice) -> str:
