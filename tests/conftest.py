@@ -58,6 +58,13 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure():
+    """What is garbage in the end tells its errors now; pytest and Python collect thrice more, all that was imported."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_configure():
     """Keep the tests' folders in memory where there is room: their stores would wait for a disk at every write."""
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:

@@ -1,7 +1,8 @@
 """A small run, and other processes to share it with."""
 
-import subprocess
-import sys
+import os
+from contextlib import suppress
+from multiprocessing import get_context
 
 import pytest
 
@@ -9,6 +10,11 @@ from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import RunRecord, Store
 from pets.store.store import open_database
+
+# One process imports the store, and every child is forked from it.
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(["pets.store", "pets.store.postgres"])
+SPEAKING = "import sys; sys.argv, sys.stdin, sys.stdout = words, open(stdin.fileno()), open(stdout.fileno(), 'w')\n"
 
 
 @pytest.fixture
@@ -50,21 +56,43 @@ def run(store, problems):
         yield run
 
 
+class Child:
+    """A forked process that runs a source text; ``stdin`` and ``stdout`` are the ends of its pipes."""
+
+    def __init__(self, source, words):
+        (its_stdin, stdin), (stdout, its_stdout) = (FORKS.Pipe(duplex=False) for _ in range(2))
+        names = {"__name__": "__main__", "words": words, "stdin": its_stdin, "stdout": its_stdout}
+        self.process = FORKS.Process(target=exec, args=(SPEAKING + source, names))
+        self.process.start()
+        self.stdin, self.stdout = (open(os.dup(end.fileno()), mode) for end, mode in ((stdin, "w"), (stdout, "r")))
+        for end in (its_stdin, stdin, stdout, its_stdout):
+            end.close()
+
+    def communicate(self, line):
+        """Its last line; then it ends."""
+        self.stdin.write(line)
+        self.stdin.close()
+        self.process.join()
+        assert self.process.exitcode == 0
+
+    def kill(self):
+        """Kill -9, and wait for the end."""
+        self.process.kill()
+        self.process.join()
+
+
 @pytest.fixture
 def child():
-    """Start Python on a source text; it says a line when it is ready. Whatever still runs is killed at the end."""
+    """``child(source, *args)`` runs Python; it says a line when it is ready. Whatever still runs is killed at the end."""
     started = []
 
     def start(source, *args):
-        process = subprocess.Popen(
-            [sys.executable, "-c", source, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        started.append(process)
-        return process
+        started.append(Child(source, ["-c", *map(str, args)]))
+        return started[-1]
 
     yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
+    for child in started:
+        child.kill()
+        with suppress(BrokenPipeError):  # it did not read what it was told
+            child.stdin.close()
+        child.stdout.close()

@@ -1,6 +1,5 @@
 """kill -9 at random moments: every trace that was acknowledged is there once, and every launch that was."""
 
-import signal
 import sqlite3
 from collections import Counter
 
@@ -50,8 +49,7 @@ with Store.open(sys.argv[1]) as store:
 def test_a_run_is_there_with_all_its_questions_or_not_at_all(location, child):
     process = child(CREATOR, location)
     assert process.stdout.readline() == "in the middle\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
     with Store.open(location) as store:
         assert store.runs() == []
         with store.create(RunRecord(1), [Problem("q", Prompt("p"))]) as run:
@@ -66,9 +64,8 @@ def test_every_acknowledged_write_survives_kill_9(location, path, child):
     for _ in range(8):
         process = child(WRITER, location)
         acknowledged = [process.stdout.readline().split() for _ in range(int(rng.integers(1, 60)))]
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         acknowledged += [line.split() for line in process.stdout.read().splitlines()]
-        process.wait()
         launched |= {int(number) for word, number in acknowledged if word == "launched"}
         told |= {int(number) for word, number in acknowledged if word == "told"}
         with Store.open(location) as store:

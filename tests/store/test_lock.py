@@ -1,7 +1,6 @@
 """Two processes on one run: the second is refused, however the first ends."""
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -60,9 +59,7 @@ def test_the_lock_goes_with_a_clean_end(made, child, path):
 
 
 def test_the_lock_goes_with_kill_9(made, child):
-    process = held(child, made)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    held(child, made).kill()
     with Store.open(made) as store:
         assert store.runs()[0].state == "stopped"
         with store.open_run(1) as run:
