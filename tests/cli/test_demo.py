@@ -4,6 +4,7 @@ import io
 import re
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,16 @@ def run_demo(report, *words, budget="2x"):
     return CliRunner().invoke(cli, ["demo", *words], catch_exceptions=False)
 
 
+@cache
+def compared():
+    return compare_recorded(SMALL)
+
+
 @pytest.fixture
 def show(monkeypatch):
-    """``show(report, ...)``: what the demo on 8 recorded questions prints, words and all."""
+    """``show(report, ...)``: what the demo on 8 recorded questions prints, words and all; they are compared once."""
     monkeypatch.setattr("pets.cli.demo.load", lambda name: SMALL)
+    monkeypatch.setattr("pets.cli.demo.compare_recorded", lambda pool: compared())
 
     def run(report, *, live=False):
         result = run_demo(report, *["--no-live"] * (not live))
@@ -48,6 +55,7 @@ def test_it_compares_recorded_traces_and_writes_a_page_of_the_same(show, tmp_pat
     assert content.count("<svg") == 1 and "--no-live" in content
     assert not re.search(r"<(script|img|link|iframe)[^>]*(src|href)=", content)  # nothing from outside
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+    compared.cache_clear()
     assert show(tmp_path / "other.html")[0] == out  # the same draws
 
 

@@ -32,7 +32,7 @@ def _hurry(monkeypatch):
 def begin(serve, tmp_path):
     """``begin(faults=..., policy=..., ...)`` gives a mock and a function that makes the engine of one run."""
 
-    def start(questions=12, budget="6x", policy="okg", options=None, **settings):
+    def start(questions=12, budget="6x", policy="okg:prior=1", options=None, **settings):
         mock, url, problems, _ = serve(questions, **settings)
 
         def engine(**changes):
@@ -59,7 +59,7 @@ def stored(tmp_path):
 
 
 def test_every_wave_is_one_job_and_the_budget_is_spent_to_the_trace(begin, tmp_path):
-    mock, engine = begin()
+    mock, engine = begin(policy="okg")
     solution, answers = run(engine())
     assert (solution.spent, solution.traces, solution.answered) == (72, 72, 12) and solution.complete
     assert 2 <= mock.stats.batches <= 4 and mock.stats.requests == 0

@@ -38,6 +38,12 @@ def run(monkeypatch, capsys):
     return run
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """No figure: the first test draws them, in every format."""
+    monkeypatch.setattr("scripts.paper.__main__.save", lambda figure, path: [])
+
+
 def test_without_pools_two_figures_are_written_and_named(run, tmp_path):
     code, out_text, said = run("--output", tmp_path / "new" / "out", "--batches", 2)
     out = tmp_path / "new" / "out"
@@ -49,7 +55,7 @@ def test_without_pools_two_figures_are_written_and_named(run, tmp_path):
     assert all(path.read_bytes().startswith(PNG) for path in out.glob("*.png"))
 
 
-def test_with_pools_the_tables_are_printed_and_written(run, file, tmp_path):
+def test_with_pools_the_tables_are_printed_and_written(run, undrawn, file, tmp_path):
     options = ("--mean-budget", 8, "--repetitions", 2, "--workers", 1, "--batches", 2)
     code, tables, _ = run("--output", tmp_path / "out", file, *options)
     assert code == 0 and all(word in tables for word in ("Oracle", "Predictor", "Wall clock"))
@@ -57,7 +63,7 @@ def test_with_pools_the_tables_are_printed_and_written(run, file, tmp_path):
         assert len(list(csv.DictReader((tmp_path / "out" / name).read_text().splitlines()))) == count
 
 
-def test_a_pool_that_is_too_small_is_left_out_and_named(run, file, tmp_path):
+def test_a_pool_that_is_too_small_is_left_out_and_named(run, undrawn, file, tmp_path):
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     short = file.with_name("short.jsonl")
     short.write_text("\n".join(json.dumps({**line, "answers": line["answers"][:6]}) for line in lines))

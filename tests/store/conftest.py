@@ -64,7 +64,7 @@ class Child:
         names = {"__name__": "__main__", "words": words, "stdin": its_stdin, "stdout": its_stdout}
         self.process = FORKS.Process(target=exec, args=(SPEAKING + source, names))
         self.process.start()
-        self.stdin, self.stdout = (open(os.dup(end.fileno()), mode) for end, mode in ((stdin, "w"), (stdout, "r")))
+        self.stdin, self.stdout = (os.fdopen(os.dup(end.fileno()), mode) for end, mode in ((stdin, "w"), (stdout, "r")))
         for end in (its_stdin, stdin, stdout, its_stdout):
             end.close()
 
@@ -83,7 +83,7 @@ class Child:
 
 @pytest.fixture
 def child():
-    """``child(source, *args)`` runs Python; it says a line when it is ready. Whatever still runs is killed at the end."""
+    """``child(source, *args)`` runs Python; it says a line when it is ready. What still runs is killed at the end."""
     started = []
 
     def start(source, *args):
