@@ -16,7 +16,7 @@ from pathlib import Path
 from pets.prompts import Prompt, Sampling
 from pets.questions import Problem
 from pets.store import Launch, RunRecord, Store, StoredTrace
-from pets.store.cache import Eligibility, TraceCache, trace_keys
+from pets.store.cache import TraceCache, trace_keys
 from pets.store.store import open_database
 
 SOURCE = "m at http://localhost:8000/v1"
@@ -64,7 +64,7 @@ def main() -> None:
         asked = draw.sample(problems, min(ASKED, len(problems)))
         begun = _clocks()
         keys = trace_keys(asked, Sampling(), None, 0)
-        cache = TraceCache(open_database(path, create=False), asked, keys, Eligibility((SOURCE,), 1000))
+        cache = TraceCache(open_database(path, create=False), asked, keys, (SOURCE,), 1000)
         took, used = (now - then for now, then in zip(_clocks(), begun, strict=True))
         held = f"{len(asked):,} questions with {cache.held.traces:,} traces"
         print(f"{held} found in {took:.3f} s, {used:.3f} s of the processor")

@@ -16,7 +16,6 @@ from pets.errors import ReplyError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Store, StoredTrace
-from pets.store.cache import CachedTrace
 
 
 class Named(Sampler):
@@ -248,7 +247,7 @@ def test_a_run_that_reuses_is_broken_off_and_goes_on_without_paying_twice(path):
 def test_hits_are_delivered_alone_and_what_is_missing_is_asked_for_together():
     class Held:
         def find(self, question, number, endpoints):
-            return CachedTrace(StoredTrace(question, number, text="x"), 0, 1) if number in (1, 2) else None
+            return StoredTrace(question, number, text="x", reused_from=1) if number in (1, 2) else None
 
     request = TraceRequest("q", 0, 5, Prompt("?"), 70, Sampling(), (1,) * 5)
     parts = list(Reuse(Held()).parts(request, EndpointPool([Named()], 16)))

@@ -6,7 +6,7 @@ from pets.prompts import Sampling
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunRecord, Store, StoredTrace
-from pets.store.cache import Eligibility, TraceCache, trace_keys
+from pets.store.cache import TraceCache, trace_keys
 from pets.store.store import open_database
 
 SOURCE = "m at http://one/v1"
@@ -24,8 +24,8 @@ def put(location, traces, source=SOURCE, spec=None):
 
 
 def cache(location, *, limit=100, any_server=False, run=None):
-    eligible = Eligibility((SOURCE,), limit, any_server=any_server)
-    return TraceCache(open_database(location, create=False), PROBLEMS, KEYS, eligible, run)
+    database = open_database(location, create=False)
+    return TraceCache(database, PROBLEMS, KEYS, (SOURCE,), limit, any_server=any_server, run=run)
 
 
 def found(location, **options):
@@ -35,7 +35,7 @@ def found(location, **options):
     assert opened.find("b", 0, [0]) is None and opened.find("a", 0, []) is None
     opened.close()
     assert opened.held.traces == sum(trace is not None for trace in traces)
-    return {hit.trace.number: (hit.trace.text, hit.reused_from) for hit in traces if hit is not None}
+    return {hit.number: (hit.text, hit.reused_from) for hit in traces if hit is not None}
 
 
 def trace(number, text="x", **fields):

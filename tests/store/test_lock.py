@@ -123,16 +123,16 @@ def test_nobody_writes_between_a_holders_read_and_write(made, child):
 BARE_RACE = """
 import sys
 from pathlib import Path
-from pets.store.database import run_lock
+from pets.store.database import take_lock
 counter = Path(sys.argv[1]).with_name("counter")
 print("ready", flush=True)
 sys.stdin.readline()
 won = 0
 for _ in range(3000):
-    lock = run_lock(Path(sys.argv[1]), 1)
-    if lock.take():
+    release = take_lock(Path(sys.argv[1] + ".lock"))
+    if release is not None:
         counter.write_text(str(int(counter.read_text()) + 1))
-        lock.release()
+        release()
         won += 1
 print(won, flush=True)
 """

@@ -9,7 +9,7 @@ from pets.core.budget import Currency
 from pets.prompts import Prompt, Sampling
 from pets.questions import Problem
 from pets.registry import make_answer_type
-from pets.store import Store, migrations, postgres, sqlite
+from pets.store import Store, migrations
 from pets.store.cache import trace_keys
 from pets.store.records import question_row
 from pets.store.store import open_database
@@ -36,8 +36,7 @@ def older(monkeypatch):
 
     def make(location, version):
         with monkeypatch.context() as old:
-            for module in (sqlite, postgres):
-                old.setattr(module, "MIGRATIONS", migrations.MIGRATIONS[:version])
+            old.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:version])
             return open_database(location, create=True)
 
     return make

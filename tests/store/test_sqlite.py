@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from pets.errors import StateError
-from pets.store import RunRecord, Store, migrations, sqlite
+from pets.store import RunRecord, Store, migrations
 from pets.store.store import open_database
 
 SETTINGS = RunRecord(10)
@@ -74,13 +74,10 @@ def test_a_damaged_file_is_one_line(path, problems):
 
 
 def test_a_step_that_fails_leaves_the_store_as_it_was(path, monkeypatch):
-    def fails(connection):
-        connection.execute("CREATE TABLE half (x)")
-        connection.execute("CREATE nonsense")
-
+    fails = "CREATE TABLE half (x INTEGER); CREATE nonsense"
     Store.open(path).close()
     with monkeypatch.context() as new:
-        new.setattr(sqlite, "MIGRATIONS", (*migrations.MIGRATIONS, fails))
+        new.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, fails))
         with pytest.raises(StateError, match="nonsense"):
             Store.open(path)
     with closing(open_database(path, create=False)) as database:

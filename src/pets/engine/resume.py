@@ -43,7 +43,7 @@ from pets.questions.files import AUTO, problem_from
 from pets.registry import as_answer_type
 from pets.samplers import Prompt, Sampler
 from pets.store import LostLaunch, Run, RunRecord, RunView, Store, StoredTrace
-from pets.store.cache import Eligibility, TraceCache, trace_keys
+from pets.store.cache import TraceCache, trace_keys
 from pets.store.records import LOST, question_row, reader_of
 from pets.store.store import open_database
 from pets.tabular.reading import Table, table_records
@@ -167,8 +167,8 @@ def _cache(
     own = record.sources[sources.first : sources.first + len(sources.samplers)]
     if store is None or spec.keeping.reuse == "nothing" or spec.reading.soft or not any(own):
         return None
-    eligible = Eligibility(own, spec.sampling.token_limit, any_server=spec.keeping.reuse == "model")
-    cache = TraceCache(open_database(store, create=False), problems, keys, eligible, run)
+    database, limit = open_database(store, create=False), spec.sampling.token_limit
+    cache = TraceCache(database, problems, keys, own, limit, any_server=spec.keeping.reuse == "model", run=run)
     if cache.held.traces or cache.held.without_texts:
         return cache
     cache.close()

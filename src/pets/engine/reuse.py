@@ -10,7 +10,8 @@ from pets.engine.fetch import Receiver, TraceRequest
 from pets.engine.question import UNREAD
 from pets.samplers import Completion
 from pets.samplers.mixture import MixtureSampler
-from pets.store.cache import CachedTrace, TraceCache
+from pets.store import StoredTrace
+from pets.store.cache import TraceCache
 
 Held = TypeVar("Held")
 
@@ -53,18 +54,17 @@ class Reuse:
     def __init__(self, cache: TraceCache) -> None:
         self.cache = cache
 
-    def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[tuple[TraceRequest, CachedTrace | None]]:
+    def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[tuple[TraceRequest, StoredTrace | None]]:
         """The request in parts, as :func:`parts_of` has them."""
-        traces: list[CachedTrace | None] = []
+        traces: list[StoredTrace | None] = []
         for offset in range(request.size):
             endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]
             traces.append(self.cache.find(request.question, request.first + offset, endpoints))
         return parts_of(request, traces)
 
-    async def deliver(self, request: TraceRequest, cached: CachedTrace, receiver: Receiver, pool: EndpointPool) -> None:
+    async def deliver(self, request: TraceRequest, trace: StoredTrace, receiver: Receiver, pool: EndpointPool) -> None:
         """Hand over a trace as if it had come back."""
-        trace, endpoint, run = cached
-        sampler = pool.endpoints[endpoint].sampler
+        sampler = pool.endpoints[trace.endpoint].sampler
         model, currency = (sampler.model, sampler.currency) if isinstance(sampler, MixtureSampler) else (0, None)
         completion = Completion(
             trace.text,
@@ -75,6 +75,6 @@ class Reuse:
             cached_tokens=trace.cached_tokens,
             model=model,
             currency=currency,
-            reused_from=run,
+            reused_from=trace.reused_from,
         )
-        await receiver.delivered(request, [completion], endpoint, trace.seconds)
+        await receiver.delivered(request, [completion], trace.endpoint, trace.seconds)

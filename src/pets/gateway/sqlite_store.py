@@ -13,7 +13,7 @@ from pets.errors import StateError
 from pets.gateway.auth import DAY_S, KeyStore
 from pets.gateway.ledger_store import TOTAL, LedgerStore, Operation, SpendRateLimit, StoreSnapshot
 from pets.gateway.telemetry import LOGGER
-from pets.store.database import Durability, run_lock
+from pets.store.database import Durability
 from pets.store.sqlite import SQLiteDatabase
 
 INSERT = (
@@ -59,11 +59,12 @@ class SQLiteStore(LedgerStore):
             self.reader = SQLiteDatabase(database.path, create=False, durability="process")
             self.reader.size_cache_for(0)
             self.reader.one(f"PRAGMA busy_timeout = {READ_TIMEOUT_MS}")
-        self._lock = run_lock(database.path, GATEWAY_LOCK)
-        if not self._lock.take():
+        release = database.lock_run(GATEWAY_LOCK)
+        if release is None:
             self.reader.close()
             database.close()
             raise StateError(f"{database.name} is in use by another gateway. Stop it, or name another store.")
+        self._release = release
         super().__init__(database, KeyStore(self.reader), clock)
         self._waits_for_disk = database.one("PRAGMA synchronous") == (SYNCHRONOUS_FULL,)
         if not self._waits_for_disk:
@@ -134,7 +135,7 @@ class SQLiteStore(LedgerStore):
         """As :meth:`LedgerStore.close`."""
         self.reader.close()
         self.database.close()
-        self._lock.release()
+        self._release()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -145,7 +146,7 @@ class SQLiteStore(LedgerStore):
             connection.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
-                self.database.roll_back()
+                connection.execute("ROLLBACK")
             raise
 
     @contextmanager

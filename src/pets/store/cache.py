@@ -9,10 +9,10 @@ nothing of that question is, since what was broken off was longer than the rest.
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from pets.prompts import Message, Sampling
 from pets.questions import Problem
@@ -71,41 +71,12 @@ class CachedCounts:
         return sum(self.by_question)
 
 
-@dataclass(frozen=True, slots=True)
-class Eligibility:
-    """Which traces a run may reuse: of its own ``sources``, one for each of its endpoints, and no longer than
-    ``token_limit``. With ``any_server`` another server's of the same model name too."""
-
-    sources: Sequence[str]
-    token_limit: int
-    any_server: bool = False
-
-    def fits(self, tokens: int, wasted: int) -> bool:
-        """Whether a trace is short enough. Where tries were ``wasted`` before it, their cost is among its tokens and
-        its length is not known; it was drawn under this limit, which its key has."""
-        return wasted > 0 or tokens <= self.token_limit
-
-    def endpoints(self, source: str) -> list[int]:
-        """The endpoints that might have given a trace of that source."""
-        name = self._name(source)
-        return [place for place, own in enumerate(self.sources) if source and self._name(own) == name]
-
-    def _name(self, source: str) -> str:
-        return source.rpartition(" at ")[0] or source if self.any_server else source
-
-
-class CachedTrace(NamedTuple):
-    """A trace of an earlier run, which of this run's endpoints stands for the one that gave it, and who paid for it."""
-
-    trace: StoredTrace
-    endpoint: int
-    reused_from: int
-
-
 class TraceCache:
     """The traces of a store that the questions of a run can have for nothing; see the module.
 
-    ``run`` is the run itself, whose own traces are no news to it. Reads on a connection of its own, from one thread.
+    Those are of the run's own ``sources``, one for each of its endpoints, and no longer than ``token_limit``; with
+    ``any_server`` another server's of the same model name too. ``run`` is the run itself, whose own traces are no news
+    to it. Reads on a connection of its own, from one thread.
     """
 
     def __init__(
@@ -113,11 +84,15 @@ class TraceCache:
         database: Database,
         problems: Iterable[Problem],
         keys: Mapping[str, str],
-        eligible: Eligibility,
+        sources: Sequence[str],
+        token_limit: int,
+        *,
+        any_server: bool = False,
         run: int | None = None,
     ) -> None:
         self.held = CachedCounts()
-        self._database, self._eligible = database, eligible
+        self._database, self._token_limit, self._any_server = database, token_limit, any_server
+        self._sources = [self._name(source) for source in sources]
         self._endpoints: dict[int, list[list[int]]] = {}  # of this run, by run and its endpoint
         # Of each question the runs that have traces, the latest first: its position there, and its last usable number.
         self._places: dict[str, list[tuple[int, int, int]]] = {}
@@ -136,8 +111,8 @@ class TraceCache:
         for (run, position), own in groupby(rows, lambda row: row[1:3]):
             before, last = len(numbers), 0
             for *_, asked_with, number, endpoint, tokens, prompt_tokens, wasted in own:
-                fits = self._eligible.fits(tokens, wasted)
-                if number in numbers or not fits or not self._endpoints_of(run, endpoint):
+                fits = self._fits(tokens, wasted) and self._endpoints_of(run, endpoint)
+                if number in numbers or not fits:
                     continue
                 if not self._texts[run]:
                     self.held.without_texts += 1
@@ -153,26 +128,38 @@ class TraceCache:
         if numbers:
             self.held.by_question.append(len(numbers))
 
+    def _fits(self, tokens: int, wasted: int) -> bool:
+        """Whether a trace is short enough. Where tries were ``wasted`` before it, their cost is among its tokens and
+        its length is not known; it was drawn under this limit, which its key has."""
+        return wasted > 0 or tokens <= self._token_limit
+
+    def _name(self, source: str) -> str:
+        return source.rpartition(" at ")[0] or source if self._any_server else source
+
     def _endpoints_of(self, run: int, endpoint: int) -> list[int]:
         """The endpoints of this run that stand for one of another run."""
         if run not in self._endpoints:
             row = self._database.one(SQL.GET_RUN, run)
             record = RunRecord(0) if row is None else RunRecord.from_json(row[5])
             self._texts[run] = record.keeps_texts
-            self._endpoints[run] = [self._eligible.endpoints(source) for source in record.trace_sources]
+            self._endpoints[run] = [
+                [place for place, own in enumerate(self._sources) if source and own == self._name(source)]
+                for source in record.trace_sources
+            ]
         own = self._endpoints[run]
         return own[endpoint] if endpoint < len(own) else []
 
-    def find(self, question: str, number: int, endpoints: Collection[int]) -> CachedTrace | None:
-        """The trace of a launch, with its text, of one of the run's ``endpoints``; ``None`` where it is to be asked."""
+    def find(self, question: str, number: int, endpoints: Collection[int]) -> StoredTrace | None:
+        """The trace of a launch, with its text, as of the one of the run's ``endpoints`` that stands for what gave it;
+        ``None`` where it is to be asked."""
         for run, position, last in self._places.get(question, ()):
             row = None if number > last else self._database.one(SQL.CACHED_TRACE, run, position, number)
             if row is None:
                 continue
             [trace] = read_rows("a trace", trace_of, [row])
             own = [place for place in self._endpoints_of(run, trace.endpoint) if place in endpoints]
-            if own and self._eligible.fits(trace.tokens, trace.wasted):
-                return CachedTrace(trace, own[0], trace.reused_from or run)
+            if own and self._fits(trace.tokens, trace.wasted):
+                return replace(trace, endpoint=own[0], reused_from=trace.reused_from or run)
         return None
 
     def close(self) -> None:

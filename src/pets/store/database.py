@@ -15,11 +15,11 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Self
 from urllib.parse import unquote
 
 from pets.errors import StateError
@@ -63,29 +63,23 @@ class RowError(StateError):
         self.orphan = orphan
 
 
-class Cursor(Protocol):
-    """What a statement came to."""
-
-    @property
-    def rowcount(self) -> int:
-        """How many rows it changed."""
-
-    def fetchone(self) -> Any:
-        """Its next row; ``None`` where there is none."""
-
-    def fetchall(self) -> list[Any]:
-        """All its rows."""
-
-
 class Database(ABC):
-    """One open store. Calls may come from any thread, one at a time; what fails raises ``StateError``."""
+    """One open store. Calls may come from any thread, one at a time; what fails raises ``StateError``.
+
+    Both drivers are Python's DB-API: they differ in what they raise, how statements are spelled and who locks a run.
+    """
 
     location: str
     """The path or URL by which it can be opened again, without any password."""
+    connection: Any
     driver_error: ClassVar[type[Exception]]
     """What the driver raises; and, of that, where a row is refused."""
     integrity_error: ClassVar[type[Exception]]
+    orphan_code: ClassVar[str | None]
+    """What the driver calls a row that points at nothing."""
     begin: ClassVar[str] = "BEGIN"
+    remedy: ClassVar[str] = ""
+    """What to do when writing fails, as the end of a sentence."""
 
     @property
     def name(self) -> str:
@@ -94,79 +88,56 @@ class Database(ABC):
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of a query; ``None`` where there is none."""
-        try:
-            row: tuple[Any, ...] | None = self._execute(sql, values).fetchone()
-        except self.driver_error as error:  # a damaged page may be met at any row
-            raise self.failure(error) from None
-        return row
+        return next(iter(self.all(sql, *values)), None)
 
     def all(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Every row of a query."""
         try:
-            return self._execute(sql, values).fetchall()
-        except self.driver_error as error:
+            rows: list[tuple[Any, ...]] = self.execute(sql, values).fetchall()
+        except self.driver_error as error:  # a damaged page may be met at any row
             raise self.failure(error) from None
+        return rows
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """A transaction: all of it or nothing is written, durable when it ends."""
+        """A transaction: all of it or nothing is written, durable when it ends; a row that is refused raises
+        :class:`RowError`."""
         try:
-            self._execute(self.begin, ())
-        except self.driver_error as error:
-            raise self.failure(error) from None
-        try:
+            self.connection.execute(self.begin)
             yield self
-            self._execute("COMMIT", ())
+            self.connection.execute("COMMIT")
         except BaseException as error:
-            self.roll_back()
+            with suppress(self.driver_error):  # which has rolled back by itself after some errors
+                self.connection.execute("ROLLBACK")
             if isinstance(error, self.driver_error):
                 raise self.failure(error) from None
             raise
 
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
-        """Run one statement of a transaction; a row that is refused raises :class:`RowError`."""
-        try:
-            return self._execute(sql, values)
-        except self.integrity_error as error:
-            raise self._row_error(error) from None
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """Run one statement of a transaction, which catches what the driver raises: its cursor."""
+        return self.connection.execute(self.dialect(sql), values)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        """Run a statement for each row and say how many rows that changed."""
-        try:
-            return max(0, self._executemany(sql, rows))  # -1 where there was no row
-        except self.integrity_error as error:
-            raise self._row_error(error) from None
+        """Run a statement of a transaction for each row and say how many rows that changed."""
+        cursor = self.connection.cursor()
+        cursor.executemany(self.dialect(sql), rows)
+        return max(0, int(cursor.rowcount))  # -1 where there was no row
 
-    def _row_error(self, error: Exception) -> RowError:
-        return RowError(" ".join(str(error).split()), orphan=self.is_orphan(error))
+    def dialect(self, sql: str) -> str:
+        """A statement as the driver takes it."""
+        return sql
 
-    def check_version(self, version: int, newest: int, name_another: str) -> None:
-        """Refuse a store that a newer pets has written, before anything in it is changed."""
-        if version > newest:
-            raise StateError(
-                f"{self.name} was written by a newer pets (its version is {version}, this pets reads up to {newest}). "
-                f"Update pets, or name another{name_another}."
-            )
-
-    @abstractmethod
-    def _execute(self, sql: str, values: Sequence[Any]) -> Cursor:
-        """Run a statement; what the driver raises is not caught."""
-
-    @abstractmethod
-    def _executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        """Run a statement for each row and say how many rows that changed; what the driver raises is not caught."""
-
-    @abstractmethod
-    def roll_back(self) -> None:
-        """End a transaction that failed, if there is one."""
-
-    @abstractmethod
     def failure(self, error: Exception) -> StateError:
         """What the driver raised, for the user."""
+        reason = self.reason(error)
+        if isinstance(error, self.integrity_error):
+            code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
+            return RowError(reason, orphan=code == self.orphan_code)
+        return StateError(f"{self.name} failed ({reason}). What was written before is safe{self.remedy}.")
 
-    @abstractmethod
-    def is_orphan(self, error: Exception) -> bool:
-        """Whether a row was refused because it points at nothing."""
+    def reason(self, error: Exception) -> str:
+        """What the driver says, on one line, without any password."""
+        return " ".join(str(error).split())
 
     def creating(self) -> AbstractContextManager[Self]:
         """A transaction to look for a run and make it where it is not there: one at a time, over all processes."""
@@ -188,9 +159,9 @@ class Database(ABC):
     def size_cache_for(self, questions: int) -> None:  # noqa: B027 (a server's memory is the server's business)
         """Keep the index of that many ids in memory, where that is this process's business."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connection; twice does no harm."""
+        self.connection.close()
 
 
 def is_shared(location: str | os.PathLike[str]) -> bool:
@@ -237,48 +208,24 @@ def shown_location(location: str | os.PathLike[str]) -> str:
     return f"{scheme.lower()}://{user}{parts['hosts']}{parts['path']}" + (f"?{plain}" if plain else "")
 
 
-class FileLock:
-    """The lock that is the file at ``path`` (``None``: of a database in memory, which no other process sees)."""
+def take_lock(path: Path | None, timeout_s: float = 0.0) -> Release | None:
+    """Take the lock that is the file at ``path`` (``None``: of a database in memory, which no other process sees).
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._file: int | None = None
-
-    def take(self, timeout_s: float = 0.0) -> bool:
-        """Take the lock; False if another holder still has it after ``timeout_s`` seconds."""
-        if self._path is None:
-            return True
-        end = time.monotonic() + timeout_s
-        while True:
-            try:
-                self._file = _locked(self._path)
-            except OSError as error:
-                raise StateError(f'the lock "{self._path}" cannot be taken ({error}). Check who owns it.') from None
-            if self._file is not None or time.monotonic() >= end:
-                return self._file is not None
-            time.sleep(LOCK_RETRY_S)
-
-    def release(self) -> None:
-        """Release the lock; twice does no harm."""
-        if self._file is None or self._path is None:
-            return
-        with suppress(PermissionError):  # Windows removes no open file; it stays, and locks nothing
-            self._path.unlink(missing_ok=True)  # while it is still ours
-        os.close(self._file)
-        self._file = None
-
-    def is_held(self) -> bool:
-        """Whether a process, this one included, holds the lock now."""
-        if self._path is None or not self._path.exists():
-            return False
-        taken = self.take()
-        self.release()
-        return not taken
-
-
-def run_lock(store: Path | None, run: int) -> FileLock:
-    """The right to write to run ``run`` of the store at ``store`` (``None``: in memory)."""
-    return FileLock(None if store is None else store.with_name(f"{store.name}-run-{run}.lock"))
+    What releases it; ``None`` if another holder still has it after ``timeout_s`` seconds.
+    """
+    held, end = ExitStack(), time.monotonic() + timeout_s
+    while path is not None:
+        try:
+            file = _locked(path)
+        except OSError as error:
+            raise StateError(f'the lock "{path}" cannot be taken ({error}). Check who owns it.') from None
+        if file is not None:
+            held.callback(_unlock, path, file)
+            break
+        if time.monotonic() >= end:
+            return None
+        time.sleep(LOCK_RETRY_S)
+    return held.close
 
 
 @contextmanager
@@ -287,16 +234,23 @@ def locked_file(path: Path) -> Iterator[None]:
 
     What is no plain file is shared, and what has no folder cannot be written by anybody.
     """
-    lock = FileLock(None)
+    lock = None
     if path.parent.is_dir() and (path.is_file() or not path.exists()):
         real = path.resolve()  # the one name of the file, whatever links lead to it
-        lock = FileLock(real.with_name(f"{real.name}.lock"))
-    if not lock.take():
+        lock = real.with_name(f"{real.name}.lock")
+    release = take_lock(lock)
+    if release is None:
         raise StateError(f'"{path}" is being written by another process. Wait for it or stop it, or name another file.')
     try:
         yield
     finally:
-        lock.release()
+        release()
+
+
+def _unlock(path: Path, file: int) -> None:
+    with suppress(PermissionError):  # Windows removes no open file; it stays, and locks nothing
+        path.unlink(missing_ok=True)  # while it is still ours
+    os.close(file)
 
 
 def _locked(path: Path) -> int | None:

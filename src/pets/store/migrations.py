@@ -5,35 +5,42 @@ ROWID`` goes.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from typing import Any
 
-from pets.errors import PetsError
+from pets.errors import PetsError, StateError
 from pets.prompts import Message, Sampling
 from pets.store.cache import content_keys
 from pets.store.database import Database
 
-Step = str | Callable[[Database], None]
-"""Statements with semicolons between them, or a function where data is rewritten too."""
+
+def refuse_newer(database: Database, version: int, name_another: str) -> None:
+    """Refuse a store that a newer pets has written, before anything in it is changed."""
+    if version > len(MIGRATIONS):
+        raise StateError(
+            f"{database.name} was written by a newer pets (its version is {version}, this pets reads up to "
+            f"{len(MIGRATIONS)}). Update pets, or name another{name_another}."
+        )
 
 
-def migrate(transaction: Database, step: Step) -> None:
-    """Take one step."""
-    if callable(step):
-        step(transaction)
-    else:
+def migrate(transaction: Database, version: int) -> None:
+    """Take the steps that a store of that version lacks."""
+    for step in MIGRATIONS[version:]:
         for statement in step.split(";"):
-            transaction.execute(" ".join(statement.split()))
+            words = " ".join(statement.split())
+            if words.startswith("CALL "):
+                REWRITES[words.removeprefix("CALL ")](transaction)
+            else:
+                transaction.execute(words)
 
 
 def costs_of_traces(transaction: Database) -> None:
-    """What a trace cost, where the models of its run have different prices; and which of them a batch job asks.
+    """What a trace cost, where the models of its run have different prices.
 
     Runs of before kept the prices of their models' tokens as ``rates`` of their currency.
     """
-    transaction.execute("ALTER TABLE traces ADD COLUMN cost INTEGER")
-    transaction.execute("ALTER TABLE batch_jobs ADD COLUMN model TEXT NOT NULL DEFAULT ''")
     for run, settings in transaction.execute("SELECT id, settings FROM runs").fetchall():
         try:
             rates = json.loads(settings)["currency"].get("rates", ())
@@ -121,14 +128,7 @@ LOGPROBS_ASKED = 20
 
 
 def keys_of_questions(transaction: Database) -> None:
-    """What tells the traces of a question from all others, and which run paid for a trace first."""
-    for statement in (
-        "ALTER TABLE questions ADD COLUMN instruction TEXT",
-        "ALTER TABLE questions ADD COLUMN key TEXT",
-        "ALTER TABLE traces ADD COLUMN reused INTEGER",
-        "CREATE INDEX questions_by_key ON questions (key) WHERE key IS NOT NULL",
-    ):
-        transaction.execute(statement)
+    """What tells the traces of a question from all others."""
     whole = (
         "SELECT id, settings FROM runs WHERE NOT EXISTS (SELECT 1 FROM states WHERE states.run = runs.id "
         "AND states.name = 'texts_deleted')"
@@ -174,15 +174,9 @@ def _write_keys(transaction: Database, run: int, drawn: Sampling, system: str | 
     )
 
 
-REWRITES: dict[str, Step] = {step.__name__: step for step in (costs_of_traces, specs_of_runs, keys_of_questions)}
-
-
-def _steps() -> Iterator[Step]:
-    """The steps of migrations.sql: blank lines stand between them, comments are left out."""
-    text = files(__package__).joinpath("migrations.sql").read_text("utf-8")
-    for block in text.split("\n\n")[1:]:
-        step = "\n".join(line for line in block.splitlines() if not line.startswith("--"))
-        yield REWRITES[step.split()[1]] if step.startswith("CALL ") else step
-
-
-MIGRATIONS: tuple[Step, ...] = tuple(_steps())
+REWRITES: dict[str, Callable[[Database], None]] = {
+    step.__name__: step for step in (costs_of_traces, specs_of_runs, keys_of_questions)
+}
+_TEXT = files(__package__).joinpath("migrations.sql").read_text("utf-8")
+MIGRATIONS = tuple(re.sub("^--.*$", "", step, flags=re.MULTILINE) for step in _TEXT.split("\n\n")[1:])
+"""The steps of migrations.sql, which blank lines part: statements with semicolons between them."""

@@ -1,6 +1,6 @@
 -- The tables, as an ordered list of small steps: step k brings a store from version k to k + 1. A step that has shipped
 -- is never edited; a change is a new step at the end. Steps are apart by a blank line; CALL is a function that rewrites
--- data too. Prices and amounts are whole numbers of the currency's smallest unit, times are seconds since 1970, plain
+-- data. Prices and amounts are whole numbers of the currency's smallest unit, times are seconds since 1970, plain
 -- data is JSON text.
 
 -- Runs and their questions.
@@ -81,6 +81,9 @@ ALTER TABLE traces ADD COLUMN cached INTEGER NOT NULL DEFAULT 0
 -- What a trace might have said at the token that decides its answer, as JSON; most traces have none.
 ALTER TABLE traces ADD COLUMN soft TEXT
 
+-- What a trace cost, where the models of its run have different prices; and which of them a batch job asks.
+ALTER TABLE traces ADD COLUMN cost INTEGER;
+ALTER TABLE batch_jobs ADD COLUMN model TEXT NOT NULL DEFAULT '';
 CALL costs_of_traces
 
 CALL specs_of_runs
@@ -90,6 +93,11 @@ ALTER TABLE api_keys ADD COLUMN rpm INTEGER;
 ALTER TABLE api_keys ADD COLUMN expires REAL;
 ALTER TABLE api_keys ADD COLUMN models TEXT
 
+-- What tells the traces of a question from all others, and which run paid for a trace first.
+ALTER TABLE questions ADD COLUMN instruction TEXT;
+ALTER TABLE questions ADD COLUMN key TEXT;
+ALTER TABLE traces ADD COLUMN reused INTEGER;
+CREATE INDEX questions_by_key ON questions (key) WHERE key IS NOT NULL;
 CALL keys_of_questions
 
 -- An answer as its trace wrote it, where that is not its canonical form.

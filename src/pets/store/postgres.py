@@ -7,7 +7,7 @@ and what PostgreSQL alone does here (row locks, pipelines, arrays as tables) is 
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
 from typing import Any, Self
@@ -15,8 +15,8 @@ from urllib.parse import unquote
 
 from pets._extras import missing
 from pets.errors import StateError
+from pets.store import migrations
 from pets.store.database import Database, Release, parse_url, shown_location
-from pets.store.migrations import MIGRATIONS, migrate
 
 try:
     import psycopg
@@ -61,7 +61,9 @@ class PostgresDatabase(Database):
     the lock cannot write any more.
     """
 
+    connection: Connection
     driver_error, integrity_error = psycopg.Error, psycopg.IntegrityError
+    orphan_code = psycopg.errors.ForeignKeyViolation.sqlstate
 
     def __init__(self, url: str, *, create: bool) -> None:
         self.url = url
@@ -70,34 +72,17 @@ class PostgresDatabase(Database):
         self._held: set[int] = set()
         self._lock = threading.Lock()
         with ExitStack() as undo:
-            undo.callback(self.connection.close)
-            try:
-                self._prepare(create)
-            except psycopg.Error as error:
-                raise StateError(f"{self.name} cannot be used ({_reason(error, url)}). Check its rights.") from None
+            undo.callback(self.close)
+            self._prepare(create)
             undo.pop_all()
 
-    def _execute(self, sql: str, values: Sequence[Any]) -> "psycopg.Cursor[tuple[Any, ...]]":
-        """As :meth:`Database._execute`; commits are durable as the server's ``synchronous_commit`` says."""
-        return self.connection.execute(to_postgres(sql), values)
+    def dialect(self, sql: str) -> str:
+        """As :meth:`Database.dialect`; commits are durable as the server's ``synchronous_commit`` says."""
+        return to_postgres(sql)
 
-    def _executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        cursor = self.connection.cursor()
-        cursor.executemany(to_postgres(sql), rows)
-        return cursor.rowcount
-
-    def roll_back(self) -> None:
-        """As :meth:`Database.roll_back`."""
-        with suppress(psycopg.Error):
-            self.connection.execute("ROLLBACK")
-
-    def failure(self, error: Exception) -> StateError:
-        """As :meth:`Database.failure`."""
-        return StateError(f"{self.name} failed ({_reason(error, self.url)}). What was written before is safe.")
-
-    def is_orphan(self, error: Exception) -> bool:
-        """As :meth:`Database.is_orphan`."""
-        return isinstance(error, psycopg.errors.ForeignKeyViolation)
+    def reason(self, error: Exception) -> str:
+        """As :meth:`Database.reason`."""
+        return _reason(error, self.url)
 
     @contextmanager
     def creating(self) -> Iterator[Self]:
@@ -129,10 +114,6 @@ class PostgresDatabase(Database):
         """As :meth:`Database.is_locked`."""
         return self.one(IS_LOCKED, run) is not None
 
-    def close(self) -> None:
-        """As :meth:`Database.close`."""
-        self.connection.close()
-
     def _prepare(self, create: bool) -> None:
         """Bring the tables to this version; refuse a newer pets', and what is something else's."""
         with self.transaction():
@@ -150,11 +131,9 @@ class PostgresDatabase(Database):
                 self.execute("CREATE TABLE pets_version (version INTEGER NOT NULL)")
                 self.execute("INSERT INTO pets_version VALUES (0)")
             (version,) = self.execute("SELECT version FROM pets_version").fetchone()
-            self.check_version(version, len(MIGRATIONS), " with ?schema=NAME")
-            for step in MIGRATIONS[version:]:
-                migrate(self, step)
-            if version < len(MIGRATIONS):
-                self.execute("UPDATE pets_version SET version = ?1", (len(MIGRATIONS),))
+            migrations.refuse_newer(self, version, " with ?schema=NAME")
+            migrations.migrate(self, version)
+            self.execute("UPDATE pets_version SET version = ?1 WHERE version < ?1", (len(migrations.MIGRATIONS),))
 
 
 def connect(url: str, *, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:

@@ -3,15 +3,15 @@
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
 
 from pets.errors import StateError
-from pets.store.database import Database, Durability, Release, run_lock
-from pets.store.migrations import MIGRATIONS, migrate
+from pets.store import migrations
+from pets.store.database import Database, Durability, Release, take_lock
 
 SYNCHRONOUS = {"process": "NORMAL", "machine": "FULL"}
 
@@ -32,8 +32,11 @@ class SQLiteDatabase(Database):
     ``path`` is the one name by which every process knows the file, whatever links lead to it; None in memory.
     """
 
+    connection: sqlite3.Connection
     driver_error, integrity_error = sqlite3.Error, sqlite3.IntegrityError
+    orphan_code = "SQLITE_CONSTRAINT_FOREIGNKEY"
     begin = "BEGIN IMMEDIATE"
+    remedy = "; free the file or the disk"
 
     def __init__(self, location: str | os.PathLike[str], *, create: bool, durability: Durability) -> None:
         path, durability = _parse_location(os.fspath(location), durability)
@@ -56,25 +59,6 @@ class SQLiteDatabase(Database):
                 raise StateError(f"{self.name} cannot be used ({error}). Check the file, or name another.") from None
             undo.pop_all()
 
-    def _execute(self, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
-        return self.connection.execute(sql, values)
-
-    def _executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
-        return self.connection.executemany(sql, rows).rowcount
-
-    def roll_back(self) -> None:
-        """As :meth:`Database.roll_back`: SQLite has rolled back by itself after some errors."""
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
-
-    def failure(self, error: Exception) -> StateError:
-        """As :meth:`Database.failure`."""
-        return StateError(f"{self.name} failed ({error}). What was written before is safe; free the file or the disk.")
-
-    def is_orphan(self, error: Exception) -> bool:
-        """As :meth:`Database.is_orphan`."""
-        return "FOREIGN KEY" in str(error)
-
     @contextmanager
     def erasing(self) -> Iterator[Self]:
         """A transaction that overwrites what it deletes, in the log too, once no other process reads the store."""
@@ -85,20 +69,22 @@ class SQLiteDatabase(Database):
 
     def lock_run(self, run: int, timeout_s: float = 0.0) -> Release | None:
         """As :meth:`Database.lock_run`."""
-        lock = run_lock(self.path, run)
-        return lock.release if lock.take(timeout_s) else None
+        return take_lock(self._lock_of(run), timeout_s)
 
     def is_locked(self, run: int) -> bool:
         """As :meth:`Database.is_locked`."""
-        return run_lock(self.path, run).is_held()
+        lock = self._lock_of(run)
+        release = take_lock(lock if lock is not None and lock.exists() else None)
+        if release is not None:
+            release()
+        return release is None
+
+    def _lock_of(self, run: int) -> Path | None:
+        return None if self.path is None else self.path.with_name(f"{self.path.name}-run-{run}.lock")
 
     def size_cache_for(self, questions: int) -> None:
         """Keep the index of that many ids in memory, and little else: traces are written once and not read again."""
         self.one(f"PRAGMA cache_size = -{min(MAX_CACHE_KIB, max(MIN_CACHE_KIB, questions // IDS_PER_KIB))}")
-
-    def close(self) -> None:
-        """Close the file."""
-        self.connection.close()
 
     def _made(self, path: Path) -> Path:
         """The one name of the file, which is made where it is not there: SQLite would make it readable for all."""
@@ -134,18 +120,16 @@ class SQLiteDatabase(Database):
         tables = self.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables and self._pragma("application_id") != APPLICATION_ID:
             raise StateError(f"{self.name} is a database of something else, not of pets. Name another file.")
-        self.check_version(self._pragma("user_version"), len(MIGRATIONS), " file")
+        migrations.refuse_newer(self, self._pragma("user_version"), " file")
         self._switch_to_wal()
         self.connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
         self.connection.execute("PRAGMA foreign_keys = ON")
         self.connection.execute(f"PRAGMA cache_size = -{MAX_CACHE_KIB}")
-        if self._pragma("user_version") < len(MIGRATIONS):
+        if self._pragma("user_version") < len(migrations.MIGRATIONS):
             with self.transaction():
-                version = self._pragma("user_version")  # another process may have been first
-                for step in MIGRATIONS[version:]:
-                    migrate(self, step)
+                migrations.migrate(self, self._pragma("user_version"))  # another process may have been first
                 self.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                self.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+                self.execute(f"PRAGMA user_version = {len(migrations.MIGRATIONS)}")
 
     def _switch_to_wal(self) -> None:
         """Keep a log beside the file, as readers and a writer at once need it.

@@ -266,7 +266,7 @@ def add_questions(
     )
     try:
         count = transaction.executemany(SQL.ADD_QUESTION, rows)
-    except RowError:
+    except transaction.integrity_error:
         raise InputError(f"two questions of run {run} have one id; give each its own.") from None
     transaction.execute(SQL.COUNT, (run, first + count))
     return count
