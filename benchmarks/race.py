@@ -37,7 +37,7 @@ from pets.lab.draws import Draw, draw_traces, without_short
 from pets.lab.results import Allocation, Timing
 from pets.policies.asc import ASC
 from pets.pools import Pool, read_pools
-from pets.registry import as_policy
+from pets.registry import policies
 from pets.types import Trace
 
 Floats = NDArray[np.float64]
@@ -201,7 +201,7 @@ def priced(pools: Sequence[Pool], levels: Sequence[float], repetitions: int) -> 
         training, paths, options = parts.training(), list(draw.traces.values()), draw.pool.options
         for spec in PRICED:
             choice, pace = paced(spec)
-            rule = as_policy(choice).fit(training)
+            rule = policies().accept(choice).fit(training)
             assert isinstance(rule, QuotaPolicy)
             for budget in PRICE_BUDGETS:
                 view = View(int(1000 * budget), 1000, draw.size)

@@ -18,8 +18,6 @@ from pets.policies.price import PriceRule
 from pets.pools import Pool, PooledQuestion
 from pets.registry import (
     answer_types,
-    as_answer_type,
-    as_policy,
     as_sampler,
     make_answer_type,
     make_policy,
@@ -103,15 +101,15 @@ def test_a_bad_spec_of_a_sampler_is_one_clear_line(spec, message):
 
 def test_objects_and_specs_are_taken_alike():
     policy, echo = Fewest(), Echo("hm")
-    assert as_policy(policy) is policy and as_policy("okg") == OKG()
-    assert as_answer_type(Number()) == as_answer_type("number") == Number()
+    assert policies().accept(policy) is policy and policies().accept("okg") == OKG()
+    assert answer_types().accept(Number()) == answer_types().accept("number") == Number()
     assert as_sampler(echo) is echo
 
 
 @pytest.mark.parametrize("value", [OKG, 3, None, Number()])
 def test_what_is_neither_an_object_nor_a_spec_is_refused(value):
     with pytest.raises(SpecError, match=r"expected a policy \(an object of Policy\) or a spec such as 'asc'; got"):
-        as_policy(value)
+        policies().accept(value)
 
 
 def test_the_spec_of_an_object_makes_it_again():
@@ -267,4 +265,4 @@ def test_a_policy_of_ones_own_code_is_made_where_it_is_typed_and_nowhere_else(tm
     with pytest.raises(InputError, match="cannot be imported"):
         make_policy("python:no_such_module:Lead")
     with pytest.raises(SpecError, match="there is no policy 'python'"):
-        as_policy("python:own_rules:Lead")  # what stores and files hold
+        policies().accept("python:own_rules:Lead")  # what stores and files hold

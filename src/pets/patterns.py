@@ -14,6 +14,7 @@ for it: what a pattern matches lies between them, and what stands outside of the
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any
 
 import re2
@@ -26,7 +27,6 @@ LETTER = r"[\p{L}\p{Nl}\p{No}]"
 """A character of words that is no digit."""
 START, END = r"(?:\A|\W)‹", r"›(?:\W|\z)"
 """Where a word starts, and where it ends; a pattern that starts so is searched, not matched at a place."""
-MAX_UNCACHED_CHARS = 200
 MAX_BYTES_PATTERN = 64 << 20  # of memory, for the longest of keys
 UNANCHORED, ANCHOR_START, ANCHOR_BOTH = (
     getattr(re2._Anchor, name) for name in ("UNANCHORED", "ANCHOR_START", "ANCHOR_BOTH")
@@ -35,23 +35,6 @@ UNANCHORED, ANCHOR_START, ANCHOR_BOTH = (
 Spans = list[tuple[int, int]]
 
 escape = re2.escape
-
-
-def other_than(*words: str, prefix: str = "") -> str:
-    r"""A pattern of what may stand where none of these words does, after blanks: another word, a sign, the end.
-
-    >>> other_than("in", "if")
-    '(?:\\z|[^\\si]|i(?:\\z|[^fn]|f\\w|n\\w))'
-    """
-    if words == (prefix,):
-        return r"\w"
-    assert prefix not in words, "none of the words begins another"
-    following, branches = sorted({word[len(prefix)] for word in words}), []
-    for letter in following:
-        longer = prefix + letter
-        branches.append(letter + other_than(*(word for word in words if word.startswith(longer)), prefix=longer))
-    more = "" if prefix else r"\s"
-    return rf"(?:\z|[^{more}{''.join(following)}]|{'|'.join(branches)})"
 
 
 def bytes_pattern(pattern: bytes) -> Any:
@@ -92,8 +75,7 @@ class Match:
 class Pattern:
     """A pattern, compiled when it is first used; ``needs`` is a text without which nothing matches, looked for first.
 
-    Its methods are those of Python's ``re``. Of most patterns nothing matches: of a text in ASCII that is seen without
-    more ado, by RE2's own search.
+    Its methods are those of Python's ``re``.
     """
 
     def __init__(self, pattern: str, needs: str = "") -> None:
@@ -103,10 +85,9 @@ class Pattern:
         """The first match at ``start`` or after it; where it must begin or end may be said."""
         if self._needs and text.find(self._needs, max(0, start - 1)) < 0:
             return None
-        is_ascii = text.isascii()
-        subject = None if is_ascii and len(text) <= MAX_UNCACHED_CHARS else _subject(text)
-        data = text.encode() if subject is None else subject.data
-        index = start if is_ascii or not start or subject is None else subject.bytes(start)
+        subject = None if text.isascii() else _subject(text)
+        data = _encoded(text) if subject is None else subject.data
+        index = start if subject is None else subject.bytes(start)
         matched, starts, ends, groups = self._compiled
         begin = index
         if starts and index and anchor is UNANCHORED:  # the character before is looked at
@@ -127,30 +108,21 @@ class Pattern:
             begin = index
         if starts or ends:
             spans = [(first, last), *(spans[group] for group in groups)]
-        return Match(text, spans) if is_ascii or subject is None else subject.match(spans)
+        return Match(text, spans) if subject is None else subject.match(spans)
 
     def match(self, text: str, start: int = 0) -> Match | None:
         """The match at ``start``."""
-        if not start and text.isascii() and self._compiled[0](ANCHOR_START, text.encode(), 0, len(text))[0][0] < 0:
-            return None
         return self.search(text, start, ANCHOR_START)
 
     def fullmatch(self, text: str) -> Match | None:
         """The match that is the whole text."""
-        if text.isascii() and self._compiled[0](ANCHOR_BOTH, text.encode(), 0, len(text))[0][0] < 0:
-            return None
         return self.search(text, 0, ANCHOR_BOTH)
 
     def finditer(self, text: str, start: int = 0) -> Iterator[Match]:
         """The matches from left to right, none within another."""
-        if not start and self._needs not in text:
-            return
-        if not start and text.isascii() and self._compiled[0](UNANCHORED, text.encode(), 0, len(text))[0][0] < 0:
-            return
         while start <= len(text) and (match := self.search(text, start)) is not None:
             yield match
-            first, last = match._spans[0]
-            start = last if last > first else last + 1
+            start = max(match.end(), match.start() + 1)
 
     def findall(self, text: str) -> list[Any]:
         """The matches' texts, or their groups' where there are groups: "" of one that took no part."""
@@ -160,34 +132,25 @@ class Pattern:
             found.append(groups if len(groups) > 1 else groups[0] if groups else match[0])
         return found
 
-    def split(self, text: str, maxsplit: int = -1) -> list[str]:
+    def split(self, text: str, maxsplit: int | None = None) -> list[str]:
         """The texts between the matches, ``maxsplit + 1`` at most; what groups match is dropped."""
         pieces, index = list[str](), 0
-        for match in self.finditer(text):
+        for match in islice(self.finditer(text), maxsplit):
             pieces.append(text[index : match.start()])
             index = match.end()
-            if len(pieces) == maxsplit:
-                break
         return [*pieces, text[index:]]
 
-    def sub(self, replacement: str | Callable[[Match], str], text: str, count: int = 0) -> str:
+    def sub(self, replacement: str | Callable[[Match], str], text: str, count: int | None = None) -> str:
         r"""The text with its matches replaced, the first ``count`` or all; ``\1`` is a group, ``\\`` a backslash."""
-        if self._needs not in text:
-            return text
-        if text.isascii() and self._compiled[0](UNANCHORED, text.encode(), 0, len(text))[0][0] < 0:
-            return text
-        pieces, index, start = list[str](), 0, 0
-        while start <= len(text) and (match := self.search(text, start)) is not None:
-            first, last = match._spans[0]
-            pieces.append(text[index:first])
+        pieces, index = list[str](), 0
+        for match in islice(self.finditer(text), count):
+            pieces.append(text[index : match.start()])
             if isinstance(replacement, str):
                 template = _template(replacement)
                 pieces += [(match[part] or "") if isinstance(part, int) else part for part in template]
             else:
                 pieces.append(replacement(match))
-            index, start, count = last, last if last > first else last + 1, count - 1
-            if not count:
-                break
+            index = match.end()
         return "".join([*pieces, text[index:]]) if pieces else text
 
     @cached_property
@@ -244,12 +207,8 @@ class _Subject:
         return at_character
 
 
-_cached_subject = lru_cache(maxsize=16)(_Subject)
-
-
-def _subject(text: str) -> _Subject:
-    """One for all searches of a long text, so that its places are found from where the last search left off."""
-    return _Subject(text) if len(text) <= MAX_UNCACHED_CHARS else _cached_subject(text)
+# One for all searches of a text, so that its places are found from where the last search left off.
+_subject, _encoded = lru_cache(maxsize=32)(_Subject), lru_cache(maxsize=32)(str.encode)
 
 
 @lru_cache(maxsize=256)

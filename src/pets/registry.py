@@ -97,7 +97,11 @@ class Catalog(dict[str, type[Base]]):
         return _made(self[name], name, text, self._options[name])
 
     def accept(self, value: str | Base) -> Base:
-        """The object itself, or what a spec describes."""
+        """The object itself, or what a spec describes.
+
+        >>> policies().accept("okg:prior=1") == policies().accept(make_policy("okg:prior=1"))
+        True
+        """
         if isinstance(value, str):
             return self.make(value)
         if not isinstance(value, self.base):
@@ -143,7 +147,7 @@ def make_policy(spec: str) -> Policy:
     """The policy that ``name`` or ``name:option=value,option=value`` describes.
 
     ``python:MODULE:CLASS`` and ``python:MODULE:CLASS:option=value`` make a policy of your own code, which this function
-    alone imports: it is for what a user typed. Stores and other files name no code (:func:`as_policy` takes none).
+    alone imports: it is for what a user typed. Stores and other files name no code (:meth:`Catalog.accept` takes none).
 
     >>> make_policy("price:rounds=3,warmup=2").rounds
     3
@@ -190,20 +194,6 @@ def make_sampler(spec: str) -> Sampler:
     pets.errors.SpecError: openai: url is missing. Options of openai: url, model, ...
     """
     return samplers().make(spec)
-
-
-def as_policy(value: str | Policy) -> Policy:
-    """The policy itself, or the one that a spec describes.
-
-    >>> as_policy("okg:prior=1") == as_policy(make_policy("okg:prior=1"))
-    True
-    """
-    return policies().accept(value)
-
-
-def as_answer_type(value: str | AnswerType) -> AnswerType:
-    """The answer type itself, or the one that a spec describes."""
-    return answer_types().accept(value)
 
 
 def as_sampler(value: str | Sampler | SamplerFunction) -> Sampler:

@@ -9,7 +9,7 @@ from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunRecord, Store, StoredTrace, postgres
 from pets.store.database import RowError
-from pets.store.postgres import connect, schema_of
+from pets.store.postgres import connect, split_url
 from pets.store.store import open_database
 
 SETTINGS = RunRecord(10)
@@ -35,8 +35,8 @@ def test_a_newer_store_is_refused_in_one_line_and_left_alone(postgres_url):
 
 def test_a_schema_of_something_else_is_refused(postgres_server, postgres_url):
     with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {schema_of(postgres_url)}")
-        connection.execute(f"CREATE TABLE {schema_of(postgres_url)}.runs (miles real)")
+        connection.execute(f"CREATE SCHEMA {split_url(postgres_url)[1]}")
+        connection.execute(f"CREATE TABLE {split_url(postgres_url)[1]}.runs (miles real)")
     with pytest.raises(StateError, match="something else's"):
         Store.open(postgres_url)
 

@@ -19,7 +19,7 @@ from itertools import islice, pairwise, takewhile
 from typing import Any, Literal
 
 from pets.answers.phrases import TABLES, words
-from pets.patterns import BLANK, END, LETTER, START, Match, Pattern, other_than
+from pets.patterns import BLANK, END, LETTER, START, Match, Pattern
 
 Place = Literal["boxed", "marked", "cue", "line", "first"]
 """In a box; in a tag or a JSON field; beside "the answer is"; in the last line; in the first of several."""
@@ -64,8 +64,8 @@ LATIN_VERDICTS = [
     rf"(?:{verbs})\s+(?:(?:{words('adverbs')})\s+)?(?:(?:{articles})\s+)?(?:(?:(?:{RIGHT})\s+){{0,3}}(?:{nouns})(?:\s+(?:{RIGHT}))?|(?:{RIGHT}))"
     for verbs, articles, nouns in TABLES["verdicts"]
 ]
-ALONE = rf"›(?:[^\w\s]|\z|\s+{other_than('only', 'if', 'when', 'that', 'in', 'to', 'about', 'for')})"
-VERDICT = Pattern(_blanks(f"(?:{'|'.join(LATIN_VERDICTS)}){ALONE}|{words('other_verdicts')}"))
+VERDICT = Pattern(_blanks(f"({'|'.join(LATIN_VERDICTS)}){END}|{words('other_verdicts')}"))
+CONDITION = Pattern(rf"\s+(?:only|if|when|that|in|to|about|for){END}")  # after "is correct", which is then no verdict
 WEAK = Pattern(rf"(?:{_blanks(words('weak_nouns'))})[*_]*\s*(?:{SIGN})")
 HEADING = Pattern(
     rf"(?m)^[#>*_ \t]{{0,20}}(?:the\s|my\s)?(?:final\s|correct\s|{_blanks(words('right'))}\s)?"
@@ -338,7 +338,11 @@ def _statements(text: str) -> Iterator[tuple[Place, str]]:
     if len(text) < SHORTEST_STATEMENT_CHARS:
         return  # the stop after a box, mostly
     folded = _fold(text)
-    verdicts = [match.span() for match in VERDICT.finditer(folded) if _word_starts(folded, match.start())]
+    verdicts = [
+        match.span()
+        for match in VERDICT.finditer(folded)
+        if _word_starts(folded, match.start()) and not (match[1] and CONDITION.match(folded, match.end()))
+    ]
     events = {(end, end, False) for end in _corrections(folded, soft=True)}
     events |= {(start, end, True) for start, end in verdicts}
     for start, end in _announcements(folded):

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pets.answers.base import AnswerType, Reading
 from pets.answers.final import visible_text
 from pets.answers.text import Text
 from pets.errors import InputError
@@ -31,7 +30,7 @@ TASK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Judge(AnswerType):
+class Judge(Text):
     """Short text whose classes a model tells; without a model to ask, it reads and compares as ``text`` does.
 
     A reply has ``max_tokens`` at most: a model that thinks before it replies needs more than the few of a number.
@@ -41,10 +40,9 @@ class Judge(AnswerType):
     (2, 0, None)
     """
 
+    operator_only: ClassVar[bool] = True
     files_may_name: ClassVar[bool] = False
     asks_model: ClassVar[bool] = True
-    reads_at_once: ClassVar[bool] = True
-    instruction = Text.instruction
 
     model: str | None = None
     endpoint: str | None = None
@@ -58,14 +56,6 @@ class Judge(AnswerType):
     def sampling(self) -> Sampling:
         """How the model is asked: the likeliest reply."""
         return Sampling(max_tokens=self.max_tokens, temperature=0.0)
-
-    def canonical(self, answer: str) -> str | None:
-        """As of text."""
-        return Text().canonical(answer)
-
-    def read(self, text: str) -> Reading | None:
-        """As of text."""
-        return Text().read(text)
 
     def same(self, first: str, second: str) -> bool:
         """Equality: what a model says comes before, when an answer is read."""

@@ -12,7 +12,7 @@ from pets.errors import InputError, StateError
 from pets.prompts import is_cut
 from pets.questions import Problem
 from pets.questions.files import AUTO
-from pets.registry import as_answer_type
+from pets.registry import answer_types
 from pets.store import RunView, Store, StoredTrace
 from pets.store.database import DEFAULT_STORE
 
@@ -22,7 +22,7 @@ TRACES_PER_WRITE = 1000
 def reread_run(store: Store, run: int | str, answer: str) -> RunView:
     """The new run of the store that reads what another run's traces said as ``answer``; that run stays as it is."""
     view = store.view(run)
-    reader = as_answer_type(answer)
+    reader = answer_types().accept(answer)
     if reader.asks_model:
         raise InputError(
             f"--answer {answer} needs more than the texts: `pets solve` with the questions of run {view.id} and that "

@@ -40,7 +40,7 @@ from pets.engine.spec import SECTIONS, RunOptions, RunSpec, check_option_names, 
 from pets.errors import BudgetError, InputError, PetsError, StateError
 from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
-from pets.registry import as_answer_type
+from pets.registry import answer_types
 from pets.samplers import Prompt, Sampler
 from pets.store import LostLaunch, Run, RunRecord, RunView, Store, StoredTrace
 from pets.store.cache import TraceCache, trace_keys
@@ -359,7 +359,7 @@ def spec_to_read(run: RunView, record: RunRecord) -> RunSpec:
     spec = spec_of_run(record, run.code)
     answer = spec.reading.answer
     own = (answer_type_of(problem, answer) for problem in run.problems())
-    for reader in (None if answer is None else as_answer_type(answer), *own):
+    for reader in (None if answer is None else answer_types().accept(answer), *own):
         if isinstance(reader, Recorded) and reader.reader:
             raise InputError(
                 f"run {run.id} reads its answers with {reader.reader}, and a store alone names no code: give "

@@ -19,7 +19,7 @@ from pets.engine.budget import ModelShare, TokenPrice, price_of, shares_from_pla
 from pets.engine.question import instructed
 from pets.errors import InputError, StateError
 from pets.questions import Problem
-from pets.registry import as_answer_type, as_policy, policies, spec_of
+from pets.registry import answer_types, policies, spec_of
 from pets.samplers import Sampling, Seeds
 
 VERBS = ("solve", "batch", "stream", "pool", "sample", "serve", "doctor", "resume")
@@ -276,7 +276,7 @@ class ReadingSpec:
         if self.confidence is not None and self.confidence not in KINDS:
             raise InputError(f"a confidence is one of {', '.join(KINDS)}; got {self.confidence!r}.")
         if self.answer is not None:
-            as_answer_type(self.answer)  # or refuses it
+            answer_types().accept(self.answer)  # or refuses it
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +419,7 @@ class RunSpec:
                 spending["price"] = TokenPrice(**spending["price"])
             waves, _ = (values["pacing"].pop(name, None) for name in ("waves", "patience"))  # of runs of before
             if waves and serving.get("batch_api") and isinstance(spending.get("policy"), str):
-                spending["policy"] = as_policy(spending["policy"]).with_waves(waves)
+                spending["policy"] = policies().accept(spending["policy"]).with_waves(waves)
             serving["models"] = shares_from_plain(serving.get("models", ()))
             serving["headers"] = tuple(serving.get("headers", ()))
             sampling["stop"] = tuple(sampling.get("stop", ()))
@@ -516,7 +516,7 @@ def _made_policy(policy: str | Policy) -> Policy:
     return _named_policy(policy) if isinstance(policy, str) else policy
 
 
-_named_policy = lru_cache(maxsize=64)(as_policy)
+_named_policy = lru_cache(maxsize=64)(lambda spec: policies().accept(spec))
 
 
 def _plain_policy(policy: str | Policy) -> str | dict[str, Any]:

@@ -29,7 +29,7 @@ from pets.lab.config import ReplayConfig
 from pets.lab.draws import NO_VOTE, Draw, Outcomes
 from pets.lab.labelled import LabelledPool, all_tokens
 from pets.lab.results import Allocation, Result, Setting, changed_options, name_of, smallest
-from pets.registry import as_policy
+from pets.registry import policies
 
 Sizes = NDArray[np.int64]
 
@@ -227,7 +227,7 @@ def contenders(policies: Sequence[str | Policy], *, clock: bool = False) -> list
 
 
 def _contender(choice: str | Policy) -> Contender:
-    policy, name = as_policy(choice), name_of(choice)
+    policy, name = policies().accept(choice), name_of(choice)
     if policy.waves:
         return Contender(name, policy, "waves", "budget")
     if isinstance(policy, IndexPolicy) or policy.blind:

@@ -32,7 +32,7 @@ from pets.errors import InputError, StateError
 from pets.lab.labelled import LabelledPool, all_tokens, read_answers
 from pets.policies.price import PriceRule
 from pets.pools import Pool
-from pets.registry import as_policy
+from pets.registry import policies
 from pets.tabular import atomic_write
 
 SLACK_DIVISOR = 50  # a window may leave 1 / 50 of its budget to the next
@@ -324,7 +324,7 @@ def price_rule(policy: str | Policy) -> PriceRule:
     >>> price_rule("price:rounds=2,zone=0.1").zone
     0.1
     """
-    rule = as_policy(policy)
+    rule = policies().accept(policy)
     if not isinstance(rule, PriceRule) or rule != PriceRule(rule.rounds, zone=rule.zone):
         raise InputError(f"a plan is fitted for price:rounds=N,zone=X, of which either may be left out; got {policy}.")
     return rule

@@ -117,7 +117,7 @@ class PostgresDatabase(Database):
     def _prepare(self, create: bool) -> None:
         """Bring the tables to this version; refuse a newer pets', and what is something else's."""
         with self.transaction():
-            schema = schema_of(self.url)
+            _, schema = split_url(self.url)
             self.execute(MIGRATION_LOCK, (schema,))
             tables = {name for (name,) in self.execute(TABLES_OF_SCHEMA).fetchall()}
             if "pets_version" not in tables and tables & {"runs", "ledger", "questions"}:
@@ -138,10 +138,10 @@ class PostgresDatabase(Database):
 
 def connect(url: str, *, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
     """A connection that finds the URL's schema, commits by itself, and counts in whole numbers."""
-    schema = schema_of(url)
+    plain, schema = split_url(url)
     try:
         parameters: dict[str, Any] = {"connect_timeout": timeout_s, "application_name": "pets", **KEEPALIVES}
-        parameters |= conninfo_to_dict(_without_schema(url))
+        parameters |= conninfo_to_dict(plain)
         connection: Connection = psycopg.connect(autocommit=True, cursor_factory=psycopg.RawCursor, **parameters)
         settings = {"search_path": f'"{schema}"', **server_settings()}
         sql = "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS t (name, value)"
@@ -166,17 +166,31 @@ def server_settings() -> dict[str, str]:
     }
 
 
-def schema_of(url: str) -> str:
-    """The schema that a URL names.
+def split_url(url: str) -> tuple[str, str]:
+    """A URL as the client takes it, and the schema that it names.
 
-    >>> schema_of("postgresql://db.example/pets?schema=staging"), schema_of("postgresql://db.example/pets")
-    ('staging', 'pets')
+    >>> split_url("postgresql://db.example/pets?schema=staging&sslmode=require"), split_url("postgresql://db.example/")[1]
+    (('postgresql://db.example/pets?sslmode=require', 'staging'), 'pets')
     """
-    names = [unquote(value) for name, value in _parameters(url) if name == "schema"]
-    schema = (names[-1] if names else "") or DEFAULT_SCHEMA
+    parts = parse_url(url)
+    if parts is None:
+        raise StateError(
+            f'store "{shown_location(url)}" cannot be opened (it is no URL of PostgreSQL\'s). Write '
+            "postgresql://USER@SERVER/DATABASE, and what is special in a user, password or parameter as %40 (@), "
+            "%2F (/), %3A (:) or %3F (?)."
+        )
+    schema, parameters = "", list[str]()
+    for pair in filter(None, (parts["parameters"] or "").split("&")):
+        name, _, value = pair.partition("=")
+        if name == "schema":
+            schema = unquote(value)
+        else:
+            parameters.append(f"{name}={value}")  # the client decodes it, its own way
+    schema = schema or DEFAULT_SCHEMA
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
         raise StateError("a schema's name has up to 63 letters, digits and underscores. Change ?schema=NAME.")
-    return schema
+    scheme, _, rest = url.partition("?")[0].partition("://")
+    return f"{scheme.lower()}://{rest}?{'&'.join(parameters)}", schema
 
 
 @lru_cache(maxsize=512)
@@ -194,30 +208,11 @@ def to_postgres(sql: str) -> str:
     return PLACEHOLDER.sub(lambda match: f"${match[1] or next(places)}", sql)
 
 
-def _parameters(url: str) -> list[tuple[str, str]]:
-    """Names and values as they are written: the client decodes them its own way, in which + is a plus."""
-    parts = parse_url(url)
-    if parts is None:
-        raise StateError(
-            f'store "{shown_location(url)}" cannot be opened (it is no URL of PostgreSQL\'s). Write '
-            "postgresql://USER@SERVER/DATABASE, and what is special in a user, password or parameter as %40 (@), "
-            "%2F (/), %3A (:) or %3F (?)."
-        )
-    pairs = (pair.partition("=") for pair in (parts["parameters"] or "").split("&") if pair)
-    return [(name, value) for name, _, value in pairs]
-
-
-def _without_schema(url: str) -> str:
-    scheme, _, rest = url.partition("?")[0].partition("://")
-    parameters = "&".join(f"{name}={value}" for name, value in _parameters(url) if name != "schema")
-    return f"{scheme.lower()}://{rest}?{parameters}"
-
-
 def _reason(error: Exception, url: str) -> str:
     """What the server or the client says, on one line, without the password."""
     words = " ".join(str(error).split())
     try:
-        parameters = conninfo_to_dict(_without_schema(url))
+        parameters = conninfo_to_dict(split_url(url)[0])
     except (psycopg.Error, ValueError):
         return "it is no URL of PostgreSQL's"
     for name, value in parameters.items():

@@ -123,8 +123,6 @@ INSERT INTO states VALUES (?1, ?2, ?3) ON CONFLICT (run, name) DO UPDATE SET dat
 -- GET_STATE
 SELECT data FROM states WHERE run = ?1 AND name = ?2
 
--- DELETE_TEXTS
-DELETE FROM texts WHERE run = ?1
 -- DELETE_PROMPTS
 UPDATE questions SET prompt = ?2, form = 0, key = NULL, instruction = NULL WHERE run = ?1
 -- DELETE_ERRORS
