@@ -591,7 +591,6 @@ class GatewayWorld(World):
             spent=spent,
             account=self.account.sampled(1),
         )
-        driver.close()
         await ledger.close()
         return self.server.steady or rng.random() < 0.5
 

@@ -331,7 +331,6 @@ class Voter:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._driver.close()
         await self._samplers.aclose()
 
     async def ask(self, question: str | Problem | Mapping[str, Any], *, timeout: float = ASK_TIMEOUT_S) -> Answer:

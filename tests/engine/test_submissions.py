@@ -227,7 +227,6 @@ def test_comparisons_end_with_the_deadline(monkeypatch):
         outcome = voting.outcome(answer_type="math", max_traces=8)
     finally:
         released.set()
-        voting.driver.close()
     assert outcome.stopped == "deadline"
     assert outcome.result().traces == 1 and outcome.result().answer == "x^{2}+1"
 

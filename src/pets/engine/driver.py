@@ -67,7 +67,6 @@ class Driver:
             raise first_error(errors) from None
         finally:
             self._group = None
-            self.close()
 
     def check_ready(self) -> None:
         """Refuse a run beside another, and one after a run that was broken off with traces in flight."""
@@ -85,10 +84,6 @@ class Driver:
         self.fetcher.drain()
         self.arrivals.stop()
         self._wakeup.set()
-
-    def close(self) -> None:
-        """Give back the threads that read and compare; twice does no harm."""
-        self.settlement.reading.threads.close()
 
     def wake(self) -> None:
         """Look at what to launch next: at once or, for all that came in this turn of the event loop, soon."""

@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
-from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from pets.answers.base import AnswerType, Reading
@@ -56,14 +55,13 @@ FAILED = "error"  # how a reply that never came has finished
 class ReadingThreads:
     """Reads the answers of traces and finds out which of them are the same.
 
-    Long texts, and those of types that do not say that they read at once, are read in one thread and answers compared
-    in others, a text or a pair at a time. At most one job per question and per payer is queued, so no payer can starve
-    the others.
+    Long texts, and those of types that do not say that they read at once, are read in a thread and answers compared in
+    others, a text or a pair at a time. At most one job per question and per payer waits, so no payer can starve the
+    others.
     """
 
     def __init__(self) -> None:
-        self._threads: dict[str, _Worker] = {}  # by what is done in them, one each
-        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()  # by thread and payer
+        self._turns: WeakValueDictionary[tuple[str, str | None], asyncio.Lock] = WeakValueDictionary()
         self._ends_at = float("inf")
 
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
@@ -83,77 +81,64 @@ class ReadingThreads:
         texts = [completion.text for completion in completions if not is_cut(completion.finish)]
         if sum(map(len, texts)) <= LONG_READ_CHARS:
             return chosen_for(question.problem, texts)
-        async with self._turn("reading", question):
-            job = self._worker("reading").submit(lambda: chosen_for(question.problem, texts))
-            return await asyncio.wrap_future(job.outcome)
+        return await self._in_turn("reading", question, lambda: chosen_for(question.problem, texts))
 
     def end_soon(self) -> None:
         """The run is to end: what is still being read a second later is given up."""
         self._ends_at = min(self._ends_at, time.monotonic() + LAST_READING_S)
-
-    def close(self) -> None:
-        """Let the threads end; twice does no harm, and none is waited for."""
-        while self._threads:
-            self._threads.popitem()[1].close()
 
     async def _read_in_turn(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
         """The answer of each trace, one after the other in the thread that reads."""
         readings: list[Reading | None] = []
         for index, completion in enumerate(completions):
             try:
-                readings.append(None if is_cut(completion.finish) else await self._read_one(question, completion))
+                if is_cut(completion.finish):
+                    readings.append(None)
+                else:
+                    read, most_s = partial(question.read, [completion]), question.answer_type.reading_seconds
+                    readings += await self._in_turn("reading", question, read, most_s)
             except _GivenUpError:
                 completions[index] = replace(completion, finish=UNREAD)
                 readings.append(None)
         return readings
 
-    async def _read_one(self, question: OpenQuestion, completion: Completion) -> Reading | None:
-        """The answer of a trace; raises where it takes too long."""
-        async with self._turn("reading", question):
-            worker = self._worker("reading")
-            job = worker.submit(lambda: question.read([completion])[0], question.answer_type.reading_seconds)
-            reading = asyncio.wrap_future(job.outcome)
-            try:
-                while not (await asyncio.wait([reading], timeout=LOOK_S))[0]:
-                    if time.monotonic() > self._ends_at or job.too_long:
-                        raise _GivenUpError
-            except BaseException:
-                worker.leave(job)
-                raise
-            return reading.result()
-
     async def _compare(self, question: OpenQuestion, first: str, second: str) -> tuple[bool, float]:
         """As :data:`~pets.engine.question.Compare`; slow comparisons go to a second thread."""
         answer_type, seconds = question.answer_type, 0.0
-        if question.compared_seconds < QUICK_QUESTION_S:
-            same, seconds = await self._timed("comparing", question, answer_type.same_soon, first, second)
-            if same is not None:
-                return same, seconds
-        same, more_seconds = await self._timed("comparing-long", question, answer_type.same, first, second)
-        return bool(same), seconds + more_seconds
 
-    async def _timed(
-        self, thread: str, question: OpenQuestion, same: Callable[[str, str], bool | None], first: str, second: str
-    ) -> tuple[bool | None, float]:
-        """What a comparison says, and the processor seconds that it took."""
-        answer_type = question.answer_type
-
-        def work() -> tuple[bool | None, float]:
+        def timed(same: Callable[[str, str], bool | None]) -> tuple[bool | None, float]:
             begun = answer_type.processor_time()
             result = same(first, second)
             return result, answer_type.processor_time() - begun
 
-        async with self._turn(thread, question):
-            return await asyncio.wrap_future(self._worker(thread).submit(work).outcome)
+        if question.compared_seconds < QUICK_QUESTION_S:
+            same, seconds = await self._in_turn("comparing", question, lambda: timed(answer_type.same_soon))
+            if same is not None:
+                return same, seconds
+        same, more_seconds = await self._in_turn("comparing-long", question, lambda: timed(answer_type.same))
+        return bool(same), seconds + more_seconds
 
-    def _turn(self, thread: str, question: OpenQuestion) -> asyncio.Lock:
-        """Of each payer one piece of work waits for a thread at a time."""
-        return self._turns.setdefault((thread, question.payer), asyncio.Lock())
+    async def _in_turn(
+        self, name: str, question: OpenQuestion, work: Callable[[], T], most_s: float | None = None
+    ) -> T:
+        """What a piece of work comes to: one of each payer waits for the one thread of that ``name``.
 
-    def _worker(self, thread: str) -> "_Worker":
-        if thread not in self._threads:
-            self._threads[thread] = _Worker(f"pets-{thread}")
-        return self._threads[thread]
+        Raises where it takes more than ``most_s`` seconds of the processor's time, or the run is to end before it.
+        """
+        async with self._turn(name, question.payer), self._turn(name, None):
+            job = _Job(name, work, most_s)
+            outcome = asyncio.wrap_future(job.outcome)
+            try:
+                while not (await asyncio.wait([outcome], timeout=LOOK_S))[0]:
+                    if most_s is not None and (time.monotonic() > self._ends_at or job.too_long):
+                        raise _GivenUpError
+            except BaseException:
+                job.leave()
+                raise
+            return outcome.result()
+
+    def _turn(self, name: str, payer: str | None) -> asyncio.Lock:
+        return self._turns.setdefault((name, payer), asyncio.Lock())
 
 
 class TraceReading:
@@ -245,18 +230,14 @@ def form_of(reading: Reading | None) -> str | None:
 
 def read_again(answer_type: AnswerType, trace: StoredTrace) -> StoredTrace:
     """A trace that was given up before, with its answer; as it is where it takes too long again."""
-    worker = _Worker("pets-reading")
-    job = worker.submit(lambda: answer_type.read(trace.text), answer_type.reading_seconds)
-    try:
-        while not job.too_long:
-            with suppress(TimeoutError):
-                answer, spelling = job.outcome.result(LOOK_S) or (None, None)
-                spelling = None if spelling == answer else spelling  # it is the canonical form
-                return replace(trace, finish="stop", answer=answer, spelling=spelling)
-        return trace
-    finally:
-        worker.leave(job)
-        worker.close()
+    job = _Job("reading", lambda: answer_type.read(trace.text), answer_type.reading_seconds)
+    while not job.too_long:
+        with suppress(TimeoutError):
+            answer, spelling = job.outcome.result(LOOK_S) or (None, None)
+            spelling = None if spelling == answer else spelling  # it is the canonical form
+            return replace(trace, finish="stop", answer=answer, spelling=spelling)
+    job.leave()
+    return trace
 
 
 class _GivenUpError(Exception):
@@ -264,105 +245,62 @@ class _GivenUpError(Exception):
 
 
 class _Job(Generic[T]):
-    """A piece of work that may take ``most_s`` seconds of the processor's time."""
+    """A piece of work in a thread of its own; it may take ``most_s`` seconds of the processor's time.
 
-    def __init__(self, work: Callable[[], T], most_s: float) -> None:
-        self._work, self._most_s, self.outcome = work, most_s, Future[T]()
-        self.broken_off = False
-        self.ended = threading.Event()
-        self.thread = 0  # in which it is being done
+    The thread is a daemon: whatever it does, the process ends when it wants to.
+    """
+
+    def __init__(self, name: str, work: Callable[[], T], most_s: float | None) -> None:
+        self.outcome = Future[T]()
+        self._work, self._most_s = work, math.inf if most_s is None else most_s
+        self._ended = threading.Event()
         self._lock = threading.Lock()  # held to look at the thread: it does not end meanwhile
-        self._cpu_begun = self._clock_begun = 0.0
-
-    def run(self) -> None:
-        """Do it, in the thread that calls; what nobody waits for any more is dropped."""
-        self._cpu_begun, self._clock_begun = time.thread_time(), time.monotonic()
-        self.thread = threading.get_ident()
-        try:
-            value = self._work()
-        except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
-            with suppress(InvalidStateError):
-                self.outcome.set_exception(error)
-        else:
-            with suppress(InvalidStateError):
-                self.outcome.set_result(value)
-        with self._lock:
-            self.thread = 0
-        self.ended.set()
+        self._begun = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name=f"pets-{name}", daemon=True)
+        self._thread.start()
 
     @property
     def too_long(self) -> bool:
-        """Whether it is being done and has taken more of the processor's time than it may."""
+        """Whether it has taken more of the processor's time than it may."""
         with self._lock:
-            return bool(self.thread) and self._seconds() > self._most_s
+            return not self._ended.is_set() and self._seconds() > self._most_s
 
-    def break_off(self) -> bool:
-        """Raise an error in its thread if it takes too long; whether that was so, and the thread ends with it."""
-        with self._lock:
-            self.broken_off = bool(self.thread) and self._seconds() > self._most_s
-            if self.broken_off:
-                thread, error = ctypes.c_ulong(self.thread), ctypes.py_object(_GivenUpError)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, error)
-        return self.broken_off
+    def leave(self) -> None:
+        """Wait for it no longer: it goes on to its end, but not beyond its time.
+
+        An error that is raised in a thread may come anywhere, so only work that might never end gets one.
+        """
+        if self._most_s < math.inf:
+            threading.Thread(target=self._watch, name="pets-watching", daemon=True).start()
+
+    def _run(self) -> None:
+        """Do it; what nobody waits for any more is dropped."""
+        with suppress(_GivenUpError):
+            try:
+                value = self._work()
+            except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
+                with suppress(InvalidStateError):
+                    self.outcome.set_exception(error)
+            else:
+                with suppress(InvalidStateError):
+                    self.outcome.set_result(value)
+            with self._lock:
+                self._ended.set()
+
+    def _watch(self) -> None:
+        """Raise an error in its thread once it takes too long."""
+        while not self._ended.wait(LOOK_S):
+            with self._lock:
+                if not self._ended.is_set() and self._seconds() > self._most_s:
+                    thread, error = ctypes.c_ulong(self._thread.ident or 0), ctypes.py_object(_GivenUpError)
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, error)
+                    return
 
     def _seconds(self) -> float:
         """Processor seconds so far."""
         if not hasattr(time, "pthread_getcpuclockid"):
-            return (time.monotonic() - self._clock_begun) / CLOCK_PER_CPU
-        return time.clock_gettime(time.pthread_getcpuclockid(self.thread)) - self._cpu_begun
-
-
-class _Worker:
-    """A thread that does one piece of work after the other. Work that takes too long leaves it to another thread.
-
-    Threads are daemons: whatever one of them does, the process ends when it wants to.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name, self._jobs = name, SimpleQueue[_Job[Any] | None]()
-        self._start(self._serve)
-
-    def submit(self, work: Callable[[], T], most_s: float = math.inf) -> _Job[T]:
-        """Have something done after all that was submitted before, in so much of the processor's time."""
-        job = _Job(work, most_s)
-        self._jobs.put(job)
-        return job
-
-    def leave(self, job: _Job[Any]) -> None:
-        """Wait for a piece of work no longer.
-
-        If it has not begun, it never does. If it is under way, it goes on to its end, but not beyond its time: an error
-        that is raised in a thread may come anywhere, so only work that might never end gets one.
-        """
-        job.outcome.cancel()
-        if job.thread and not self._break_off(job):
-            self._start(lambda: self._watch(job))
-
-    def close(self) -> None:
-        """Let the thread end when it has done what it does."""
-        self._jobs.put(None)
-
-    def _break_off(self, job: _Job[Any]) -> bool:
-        """Break a piece of work off if it takes too long; what comes after it is done by another thread."""
-        if broken_off := job.break_off():
-            self._start(self._serve)
-        return broken_off
-
-    def _watch(self, job: _Job[Any]) -> None:
-        """See to it that work for which nobody waits ends in its time."""
-        while not job.ended.wait(LOOK_S) and not self._break_off(job):
-            pass
-
-    def _start(self, work: Callable[[], None]) -> None:
-        threading.Thread(target=work, name=self._name, daemon=True).start()
-
-    def _serve(self) -> None:
-        with suppress(_GivenUpError):
-            while (job := self._jobs.get()) is not None:
-                if not job.outcome.cancelled():
-                    job.run()
-                if job.broken_off:
-                    return
+            return (time.monotonic() - self._begun) / CLOCK_PER_CPU
+        return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident or 0))
 
 
 def judge_of(problems: Iterable[Problem], override: str | AnswerType | None) -> Judge | None:

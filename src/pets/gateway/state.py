@@ -77,7 +77,6 @@ class GatewayState:
     async def close(self) -> None:
         """Close the upstream connections, then the ledger, in which by then everything is settled."""
         self.stopping = True
-        self.driver.close()
         await self.upstream.close()
         await self.ledger.close()
         if self.paid is not None:
