@@ -131,7 +131,7 @@ async def serve(sampler, problems, folder, deadline_s=DEADLINE_S, every_s=0.0):
 
     await asyncio.gather(*(submit(number, problem) for number, problem in enumerate(problems)))
     outcome.charged = budget.spent + driver.allocator.debt
-    assert budget.reserved == 0 and driver.pacing.in_flight.total == 0
+    assert budget.reserved == 0 and driver.questions.in_flight == 0
     return outcome
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pets.answers.number import Number
 from pets.engine import question as module
-from pets.engine.question import InFlight, OpenQuestions, chosen_for
+from pets.engine.question import OpenQuestions, chosen_for
 from pets.types import Launch
 
 from .conftest import asked
@@ -15,20 +15,21 @@ from .conftest import asked
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 4))))
 def test_traces_in_flight_add_up_by_question_and_in_all(launches):
-    in_flight = InFlight()
-    for question, traces in launches:
-        in_flight.launched(question, traces)
-    assert in_flight.total == sum(map(in_flight.of, "abc")) == sum(traces for _, traces in launches)
-    for question, traces in launches:
-        in_flight.back(question, traces)
-    assert in_flight.total == 0 == sum(map(in_flight.of, "abc"))
+    questions = OpenQuestions(problems=asked("abc"))
+    for id, traces in launches:
+        questions.launched(questions.get(id), traces)
+    assert questions.in_flight == sum(map(questions.in_flight_of, "abc")) == sum(traces for _, traces in launches)
+    for id, traces in launches:
+        questions.back(questions.get(id), traces)
+    assert questions.in_flight == 0 == sum(map(questions.in_flight_of, "abc"))
 
 
 def test_a_question_of_a_batch_is_opened_when_it_is_first_launched_and_not_again():
     questions = OpenQuestions(problems=asked("abc"))
     assert not questions.by_id and questions.ids == ["a", "b", "c"]
     question = questions.get("b")
-    questions.rest(question)
+    questions.launched(question, 1)
+    questions.back(question)
     assert questions.get("b") is question and question.position == 1 and not questions.idle
 
 
@@ -36,7 +37,8 @@ def test_of_very_many_questions_those_at_rest_are_closed_and_keep_their_totals(m
     monkeypatch.setattr(module, "MAX_IDLE_QUESTIONS", 2)
     questions = OpenQuestions(problems=asked("abc"), keep="totals")
     for question in [questions.get(id) for id in "abc"]:
-        questions.rest(question)
+        questions.launched(question, 1)
+        questions.back(question)
     assert len(questions.by_id) == 2
     assert all(questions.get(id).totals is questions.totals[id] for id in "abc")
 
@@ -46,8 +48,9 @@ def test_a_streams_question_is_idle_until_it_is_launched_and_when_it_is_back():
     question = questions.make(asked("a")[0], 7)
     questions.open(question)
     assert questions.idle == {"a"} and question.position == 7
-    questions.idle.discard("a")
-    questions.rest(question)
+    questions.launched(question, 1)
+    assert not questions.idle
+    questions.back(question)
     assert questions.idle == {"a"}
     questions.close(question)
     assert not questions.idle and not questions.by_id

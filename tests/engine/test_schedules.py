@@ -165,7 +165,7 @@ def test_a_stream_broken_off_again_and_again_is_charged_what_was_sampled_and_ans
         if finished is not None:
             driver = finished.driver
             budget = driver.allocator.budget
-            assert budget.reserved == driver.pacing.in_flight.total == 0 and not driver.stops.failures
+            assert budget.reserved == driver.questions.in_flight == 0 and not driver.stops.failures
             assert budget.spent + driver.allocator.debt == sampler.charged
             assert driver.allocator.verdicts() == []
             if not driver.stops.drained:
@@ -204,7 +204,7 @@ def test_requests_that_leave_at_any_time_are_charged_what_was_sampled_and_nothin
         assert ledger.total.spent == sampler.charged and ledger.total.held == 0
         assert limit is None or ledger.total.spent <= limit
         budget = driver.allocator.budget
-        assert budget.reserved == driver.pacing.in_flight.total == 0 and not submissions.votes
+        assert budget.reserved == driver.questions.in_flight == 0 and not submissions.votes
         assert driver.allocator.verdicts() == []
         assert all(endpoint.in_flight == 0 for endpoint in driver.fetcher.pool.endpoints)
         assert submissions.places.taken == 0 and sampler.widest <= concurrency

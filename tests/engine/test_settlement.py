@@ -61,7 +61,7 @@ class Launched:
         )
         self.settlement, self.budget = self.driver.settlement, allocator.budget
         ((question, numbers, holds),) = self.driver.questions.group(self.settlement.reserve(traces))
-        self.driver.pacing.in_flight.launched("a", traces)
+        self.driver.questions.launched(question, traces)
         self.request = self.driver.arrivals.request(question, numbers.start, tuple(holds))
 
     def do(self, *work):
@@ -73,7 +73,7 @@ class Launched:
 
     @property
     def state(self):
-        return self.budget.spent, self.budget.reserved, self.driver.pacing.in_flight.total
+        return self.budget.spent, self.budget.reserved, self.driver.questions.in_flight
 
 
 def completions(*texts):

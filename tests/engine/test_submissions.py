@@ -65,7 +65,7 @@ class VotingDriver:
         allocator = allocator or Allocator(PriceRule(rounds=2), Budget.per_window(4, 4 * mean, cap=32))
         fetcher = Fetcher([sampler], patience_s=None, max_n=max_n)
         self.driver, self.submissions = assemble_submissions(allocator, fetcher, Places(places), ledger)
-        self.allocator, self.in_flight = allocator, self.driver.pacing.in_flight
+        self.allocator = allocator
 
     async def submit(self, id="q", deadline=100.0, max_traces=32, answer_type=None, **options):
         (problem,) = asked([id])
@@ -78,7 +78,7 @@ class VotingDriver:
     @property
     def is_at_rest(self):
         """Whether nothing is open, in flight or reserved."""
-        return not (self.submissions.votes or self.in_flight.total or self.allocator.budget.reserved)
+        return not (self.submissions.votes or self.driver.questions.in_flight or self.allocator.budget.reserved)
 
 
 def test_an_answer_comes_with_its_certificate_and_the_choice_as_the_server_gave_it():
@@ -193,7 +193,7 @@ def test_a_single_trace_needs_no_plan_and_is_in_flight_as_any_other():
     async def alone():
         task = asyncio.create_task(voting.submit(single=True))
         await asyncio.sleep(0.5)
-        in_flight.append(voting.in_flight.total)
+        in_flight.append(voting.driver.questions.in_flight)
         return await task
 
     outcome = run_simulated(alone())

@@ -196,7 +196,7 @@ def test_a_client_that_goes_takes_its_traces_with_it():
             wait_until(lambda: gateway.mock.stats.faults["hang"])  # its four traces are upstream
         state, ledger = gateway.state, gateway.ledger
         wait_until(lambda: gateway.settled and not state.submissions.votes)
-        assert state.driver.pacing.in_flight.total == 0 and ledger.total.held == 0
+        assert state.driver.questions.in_flight == 0 and ledger.total.held == 0
         assert ledger.total.spent == 4 == gateway.settled["lost"]
         assert planned(gateway.state) == 4  # what was paid counts in the plan
 
@@ -514,7 +514,7 @@ def test_one_too_many_is_turned_away():
             ScriptedSampler(seconds=1.0), settings=Settings.of(policy="online_grid", answer="choice", open_questions=1)
         )
         responses = await asyncio.gather(ask_in_process(state), ask_in_process(state))
-        assert not state.submissions.votes and state.driver.pacing.in_flight.total == 0
+        assert not state.submissions.votes and state.driver.questions.in_flight == 0
         await state.close()
         return sorted(responses, key=lambda response: response.status_code)
 

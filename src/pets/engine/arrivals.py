@@ -13,7 +13,7 @@ from pets.engine.fetch import Fetcher, Receiver, TraceRequest
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import StopRules
 from pets.engine.progress import policy_certificate
-from pets.engine.question import Answer, InFlight, OpenQuestion, OpenQuestions, prompt_of
+from pets.engine.question import Answer, OpenQuestion, OpenQuestions, prompt_of
 from pets.engine.reuse import Reuse
 from pets.errors import BudgetError, InputError, RefusedError, SamplerError
 from pets.questions import Problem
@@ -38,7 +38,6 @@ class Wiring:
     fetcher: Fetcher
     ledger: Ledger
     questions: OpenQuestions
-    in_flight: InFlight
     stops: StopRules
     wake: Callable[[], None]
     reuse: Reuse | None = None

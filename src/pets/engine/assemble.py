@@ -11,7 +11,7 @@ from pets.engine.fetch import OUTAGE_PATIENCE_S, Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import FirstTraces, Pace, Pacing, StopRules
 from pets.engine.progress import ProgressMonitor
-from pets.engine.question import InFlight, Keep, OpenQuestions
+from pets.engine.question import Keep, OpenQuestions
 from pets.engine.reading import Judging, TraceReading
 from pets.engine.reuse import Reuse
 from pets.engine.settlement import Settlement
@@ -53,7 +53,7 @@ def assemble(
     """
     problems = () if callable(questions) else questions
     fetcher, ledger, costs = fetcher or fetcher_of(spec, sources), ledger or Ledger(), costs_of(spec, allocator.budget)
-    price, drawn, in_flight = spec.price_in_money(sources.model), spec.drawn, InFlight()
+    price, drawn = spec.price_in_money(sources.model), spec.drawn
     reading, kind = spec.reading, spec.confidence_kind
     opened = OpenQuestions(reading.answer, reading.answer_sizes, kind, price, keep=keep, problems=problems)
     # A first wave of jobs is as it is.
@@ -63,13 +63,13 @@ def assemble(
         allocator, fetcher, first_traces=first, monitor=monitor, ids=opened.ids, max_tokens=drawn.max_tokens
     )
     wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
-    wiring = Wiring(allocator, fetcher, ledger, opened, in_flight, stops, wake, reuse)
+    wiring = Wiring(allocator, fetcher, ledger, opened, stops, wake, reuse)
     awaited = () if past is None else past(wiring, costs)
     judging = Judging(Fetcher([sources.judge]) if sources.judge else fetcher, fetcher.faults)
     soft_temperature = drawn.temperature if reading.soft else None
     traces = TraceReading(wiring, judging if sources.samplers else None, soft_temperature)
     pace, hurry_said = pace or Pace(spec.pacing.in_flight), spec.pacing.hurry is not None
-    pacing = Pacing(pace, stops, in_flight, ledger, costs, hurry_said=hurry_said)
+    pacing = Pacing(pace, stops, opened, ledger, costs, hurry_said=hurry_said)
     seeds = spec.seeds(len(problems))
     asking = Asking(drawn, seeds, reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
     if callable(questions):

@@ -72,7 +72,7 @@ class Driver:
         """Refuse a run beside another, and one after a run that was broken off with traces in flight."""
         if self._group is not None:
             raise StateError("this run is under way already; wait for its end.")
-        if traces := self.pacing.in_flight.total:
+        if traces := self.questions.in_flight:
             raise StateError(
                 f"this run was broken off with {traces} traces in flight. Take it up from its store, or begin another."
             )
@@ -95,7 +95,7 @@ class Driver:
     async def _loop(self) -> None:
         while True:
             ending = self.pump()
-            if not self.pacing.in_flight.total:
+            if not self.questions.in_flight:
                 if ending is not None and ending.error is not None:
                     raise ending.error
                 if not self.arrivals.arriving:
@@ -124,7 +124,7 @@ class Driver:
             if not declined and (full or not self.pacing.next_wave(self.allocator)):
                 break  # else there is room, or a wave, again
         if self.questions.idle and (ending is not None or not full):
-            stuck = not self.pacing.in_flight.total  # nothing will ever wake these: the budget has no trace for them
+            stuck = not self.questions.in_flight  # nothing will ever wake these: the budget has no trace for them
             for id in list(self.questions.idle):
                 if ending is not None or stuck or self.allocator.stopped(id):
                     self.arrivals.finish(self.questions.by_id[id])
@@ -136,8 +136,7 @@ class Driver:
         for number in numbers[allowed:]:
             self.allocator.give_up(Launch(question.id, number))
         if allowed:
-            self.questions.idle.discard(question.id)
-            self.pacing.in_flight.launched(question.id, allowed)
+            self.questions.launched(question, allowed)
             request = self.arrivals.request(question, numbers.start, tuple(holds[:allowed]))
             max_n = 1  # where it may be cancelled, or tokens are money and the reply would not tell whose they are
             if allowed > 1 and self._n_with_tokens and not request.streamed:

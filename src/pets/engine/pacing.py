@@ -34,7 +34,7 @@ from pets.core.waves import ENDS, HORIZONS, Mixture, SequentialDesign
 from pets.engine.fetch import Fetcher, most_unknown_traces
 from pets.engine.ledger import Ledger
 from pets.engine.progress import ProgressMonitor, outcome_words, remedy_words
-from pets.engine.question import InFlight, Outcome, excerpt_of, outcome_of
+from pets.engine.question import OpenQuestions, Outcome, excerpt_of, outcome_of
 from pets.errors import BusyError, FirstTracesError, PetsError, RefusedError, SamplerError
 from pets.samplers import Sampler
 from pets.store import RunView, StoredTrace
@@ -333,13 +333,13 @@ class Pacing:
         self,
         pace: Pace,
         stops: StopRules,
-        in_flight: InFlight,
+        questions: OpenQuestions,
         ledger: Ledger,
         costs: CostEstimator | UnitCost,
         *,
         hurry_said: bool = False,
     ) -> None:
-        self.in_flight = in_flight
+        self._questions = questions
         self._pace, self._stops, self._ledger, self._costs = pace, stops, ledger, costs
         self._wave: tuple[int, int] | None = None  # the one under way, and how many are left
         self._used_up = False  # what the last wave left was spent, too
@@ -348,7 +348,7 @@ class Pacing:
     def room(self) -> int:
         """How many more traces may be launched now."""
         self._may_calm = self._may_calm and not self._stops.calm()
-        in_flight, first = self.in_flight.total, self._stops.first_traces
+        in_flight, first = self._questions.in_flight, self._stops.first_traces
         room = self._pace.concurrency - in_flight
         return room if first is None or first.passed else min(room, first.room(in_flight))
 
@@ -361,7 +361,7 @@ class Pacing:
 
     def next_wave(self, allocator: Allocator) -> bool:
         """Spend what is left after the last wave in one more."""
-        if not self._pace.waves or allocator.waves_left or self.in_flight.total or self._used_up:
+        if not self._pace.waves or allocator.waves_left or self._questions.in_flight or self._used_up:
             return False
         if not self._costs.can_launch() or not allocator.budget.expected:
             return False

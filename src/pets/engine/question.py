@@ -601,38 +601,6 @@ def group_by_question(traces: Iterable[StoredTrace]) -> Iterator[tuple[str, list
         yield group[0].question, group
 
 
-class InFlight:
-    """The one counter of traces in flight, in all and by question; of submissions also those that wait for a place.
-
-    >>> in_flight = InFlight()
-    >>> in_flight.launched("q", 3); in_flight.back("q")
-    2
-    >>> in_flight.total, in_flight.of("q"), in_flight.of("other")
-    (2, 2, 0)
-    """
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._by_question: Counter[str] = Counter()
-
-    def of(self, question: str) -> int:
-        """How many of a question's traces are in flight."""
-        return self._by_question[question]
-
-    def launched(self, question: str, traces: int) -> None:
-        """Traces of a question were launched."""
-        self.total += traces
-        self._by_question[question] += traces
-
-    def back(self, question: str, traces: int = 1) -> int:
-        """Traces of a question came back, or will not come any more; how many others of it are in flight."""
-        self.total -= traces
-        left = self._by_question[question] = self._by_question[question] - traces
-        if not left:
-            del self._by_question[question]
-        return left
-
-
 class OpenQuestions:
     """The questions that are asked, each with what has come back for it.
 
@@ -655,6 +623,8 @@ class OpenQuestions:
         self.by_id: dict[str, OpenQuestion] = {}
         self.idle: set[str] = set()
         """Open questions of a stream or a gateway with nothing in flight."""
+        self.in_flight = 0
+        """Traces that are on their way; of submissions also those that wait for a place."""
         self.totals: dict[str, QuestionTotals] = {}
         """What answers need of each question, where it is kept."""
         self.problems = list(problems)
@@ -662,6 +632,7 @@ class OpenQuestions:
         self._positions = {problem.id: position for position, problem in enumerate(problems)}
         self._answer, self._options = answer, dict(options or {})
         self._confidence, self._price, self._keep = confidence, price, keep
+        self._in_flight: Counter[str] = Counter()  # by question
 
     @property
     def ids(self) -> list[str]:
@@ -706,12 +677,28 @@ class OpenQuestions:
         for id, start in first.items():
             yield self.get(id), range(start, start + len(holds[id])), holds[id]
 
-    def rest(self, question: OpenQuestion) -> None:
-        """Nothing of a question is in flight any more."""
-        if not self.problems:
-            self.idle.add(question.id)
+    def in_flight_of(self, id: str) -> int:
+        """How many of a question's traces are in flight."""
+        return self._in_flight[id]
+
+    def launched(self, question: OpenQuestion, traces: int) -> None:
+        """Traces of a question were launched."""
+        self.idle.discard(question.id)
+        self.in_flight += traces
+        self._in_flight[question.id] += traces
+
+    def back(self, question: OpenQuestion, traces: int = 1) -> None:
+        """Traces of a question came back, or will not come any more; an open one rests when no other is in flight."""
+        id = question.id
+        self.in_flight -= traces
+        self._in_flight[id] -= traces
+        if self._in_flight[id]:
+            return
+        del self._in_flight[id]
+        if id in self.by_id and not self.problems:
+            self.idle.add(id)
         elif len(self.by_id) > MAX_IDLE_QUESTIONS and not question.answer_type.merges:
-            del self.by_id[question.id]  # opened again when it is next launched
+            self.by_id.pop(id, None)  # opened again when it is next launched
 
     def close(self, question: OpenQuestion) -> None:
         """A question is asked no more."""

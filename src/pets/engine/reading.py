@@ -270,6 +270,7 @@ class _Job(Generic[T]):
 
         An error that is raised in a thread may come anywhere, so only work that might never end gets one.
         """
+        self.outcome.cancel()
         if self._most_s < math.inf:
             threading.Thread(target=self._watch, name="pets-watching", daemon=True).start()
 

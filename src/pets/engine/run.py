@@ -246,7 +246,7 @@ class Engine(LiveRun):
             questions=len(self.problems),
             traces=allocator.told,
             failed=self._totals.failed,
-            in_flight=driver.pacing.in_flight.total,
+            in_flight=driver.questions.in_flight,
             spent=spent,
             total=total,
             unit=unit,

@@ -52,7 +52,7 @@ class Settlement:
         self.reading, self.costs = reading, costs
         self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
         self._stops, self._fetcher, self._wake = wiring.stops, wiring.fetcher, wiring.wake
-        self._arrivals, self._in_flight = arrivals, wiring.in_flight
+        self._arrivals = arrivals
         self._confidence, self._first_endpoint, self._on_trace = confidence, first_endpoint, on_trace
         self._writing: dict[str, list[Trace]] = {}  # read and not counted yet, by question
         self._whole: Counter[str] = Counter()  # tokens and traces, of those that came to their end
@@ -166,7 +166,7 @@ class Settlement:
             for launch, hold in zip(request.launches, request.holds, strict=True):
                 self._allocator.give_up(launch, paid=bool(traces), for_good=not self._stops.may_resume)
                 self.costs.release(hold)
-                self._back(question)
+                self._questions.back(question)
         if isinstance(error, RefusedError):
             self._arrivals.refused(question, error)
         self._wake()
@@ -211,7 +211,7 @@ class Settlement:
         It is in the ledger when this returns, to be written with what comes next.
         """
         writing = self._writing.get(id, ())
-        if id not in self._questions.by_id or self._in_flight.of(id) <= len(writing):
+        if id not in self._questions.by_id or self._questions.in_flight_of(id) <= len(writing):
             return []
         if not self._allocator.settles(id, writing):
             return []
@@ -234,7 +234,7 @@ class Settlement:
             elif question.id in self._questions.by_id:
                 self._allocator.take_back(request.launches[0])
                 self.costs.release(request.holds[0])
-                self._back(question)
+                self._questions.back(question)
 
     def _is_known(self, request: TraceRequest) -> bool:
         """Whether it is known what an attempt that is cancelled now has cost: its server streams, and stops."""
@@ -347,8 +347,7 @@ class Settlement:
         else:
             self.costs.release(hold)
         allocator.tell(counted)
-        if not self._in_flight.back(id):
-            self._questions.rest(question)
+        self._questions.back(question)
         first = self._stops.first_traces
         if first is not None and not first.passed and trace.part is None:
             first.count(trace, self._questions.type_name(question.problem))
@@ -367,11 +366,6 @@ class Settlement:
             prompt_tokens=counted.prompt_tokens - lost.prompt_tokens,
             cost=None if counted.cost is None else counted.cost - (lost.cost or 0),
         )
-
-    def _back(self, question: OpenQuestion) -> None:
-        """A launch is over without a trace."""
-        if not self._in_flight.back(question.id):
-            self._questions.rest(question)
 
     def _charge_surplus(self, request: TraceRequest) -> None:
         """Charge choices that nobody asked for, whether the budget has room for them or not; tokens are charged with

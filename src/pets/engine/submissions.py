@@ -59,57 +59,30 @@ class VoteLimits:
     held: Mapping[int, Completion] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class VoteOutcome:
-    """What became of a vote: its ``answer``, or the ``error`` where no trace came back.
+class Vote:
+    """A vote while it is under way, and what became of it: its ``answer``, or the ``error`` where no trace came back.
 
     ``timed_out``: the deadline came, and nothing else went wrong. ``retries`` attempts failed. The policy planned
     with ``mean_left`` traces per question, and stopped at ``log_price``. ``question`` holds the traces.
     """
 
-    question: OpenQuestion
-    limits: VoteLimits
-    answer: Answer | None
-    error: SamplerError | BudgetError | None
-    stopped: Stop
-    timed_out: bool
-    retries: int
-    mean_left: float | None
-    log_price: float | None
-
-    def result(self) -> Answer:
-        """The answer; raises the error where there is none."""
-        if self.answer is None:
-            raise self.error or BusyError("no trace came back in time.")
-        return self.answer
-
-
-class OpenVote:
-    """A vote that is under way."""
-
     def __init__(self, question: OpenQuestion, limits: VoteLimits) -> None:
         self.question, self.limits = question, limits
-        self.stopped: Stop = "single" if limits.single else "policy"
+        self.answer: Answer | None = None
         self.error: SamplerError | BudgetError | None = None
+        self.stopped: Stop = "single" if limits.single else "policy"
+        self.timed_out = False
         self.launched = self.retries = 0
         self.mean_left: float | None = None
         self.log_price: float | None = None
         self.tasks: asyncio.TaskGroup | None = None
         self.done = asyncio.Event()
 
-    def outcome(self, answer: Answer | None, outage: SamplerError | None = None) -> VoteOutcome:
-        """What became of it; ``outage`` is why nothing came where the vote itself knows no reason."""
-        return VoteOutcome(
-            self.question,
-            self.limits,
-            answer,
-            error=self.error or outage,
-            stopped=self.stopped,
-            timed_out=self.stopped == "deadline" and self.error is None,
-            retries=self.retries,
-            mean_left=self.mean_left,
-            log_price=self.log_price,
-        )
+    def result(self) -> Answer:
+        """The answer; raises the error where there is none."""
+        if self.answer is None:
+            raise self.error or BusyError("no trace came back in time.")
+        return self.answer
 
 
 class Submissions(Arrivals):
@@ -119,20 +92,20 @@ class Submissions(Arrivals):
     """
 
     def __init__(self, wiring: Wiring, places: "Places", receiver: Callable[[], Receiver]) -> None:
-        self.votes: dict[str, OpenVote] = {}
+        self.votes: dict[str, Vote] = {}
         """Those under way, by id."""
         self.places = places
         super().__init__(wiring, Asking(Sampling(), Seeds(0)))
         self._receiver = receiver
 
-    async def submit(self, problem: Problem, limits: VoteLimits) -> VoteOutcome:
+    async def submit(self, problem: Problem, limits: VoteLimits) -> Vote:
         """Vote on a question until the policy, the deadline or a limit of its own ends it.
 
         Cancelled, it charges the requests in flight and gives back the rest.
         """
         payer, reader = limits.payer, limits.reader
         question = OpenQuestion(problem, position=limits.seed, keep_traces=True, payer=payer, reader=reader)
-        vote = self.votes[question.id] = OpenVote(question, limits)
+        vote = self.votes[question.id] = Vote(question, limits)
         try:
             async with asyncio.timeout_at(limits.deadline):
                 await (self._fetch_single(vote) if limits.single else self._vote(vote))
@@ -140,19 +113,22 @@ class Submissions(Arrivals):
             vote.stopped = "deadline"
         except (SamplerError, BudgetError) as error:
             vote.error = error
-            return vote.outcome(None)
+            return vote
         except BaseExceptionGroup as errors:
             cause = first_error(errors)
             if not isinstance(cause, SamplerError | BudgetError):
                 raise cause from None
             vote.error = cause
-            return vote.outcome(None)
+            return vote
         finally:
             del self.votes[question.id]
-        came = any(trace.error is None for trace in (question.traces or {}).values())
-        return vote.outcome(self._answer(vote) if came else None, self._wiring.fetcher.outage)
+        vote.timed_out = vote.stopped == "deadline" and vote.error is None
+        vote.error = vote.error or self._wiring.fetcher.outage
+        if any(trace.error is None for trace in (question.traces or {}).values()):
+            vote.answer = self._answer(vote)
+        return vote
 
-    async def _vote(self, vote: OpenVote) -> None:
+    async def _vote(self, vote: Vote) -> None:
         """Let the policy decide until it has enough; the question's tasks are a group of its own."""
         self._wiring.allocator.add(replace(vote.question.question, hurry=vote.limits.hurry))
         self._wiring.questions.open(vote.question)
@@ -163,17 +139,17 @@ class Submissions(Arrivals):
         finally:
             self._leave(vote)
 
-    async def _fetch_single(self, vote: OpenVote) -> None:
+    async def _fetch_single(self, vote: Vote) -> None:
         """One trace, no vote."""
         vote.launched = 1
-        self._wiring.in_flight.launched(vote.question.id, 1)
+        self._wiring.questions.launched(vote.question, 1)
         try:
             (request,) = self._parts(vote, self.request(vote.question, 0, (1,)))
             await self._fetch(vote, request, self._receiver())
         finally:
-            self._wiring.in_flight.back(vote.question.id)
+            self._wiring.questions.back(vote.question)
 
-    async def _fetch(self, vote: OpenVote, request: TraceRequest, receiver: Receiver) -> None:
+    async def _fetch(self, vote: Vote, request: TraceRequest, receiver: Receiver) -> None:
         """Fetch a request once there is a place for it; where there are fewer places than traces, a part of it."""
         completion = vote.limits.held.get(request.first) if request.reused else None
         if completion is not None:
@@ -189,22 +165,22 @@ class Submissions(Arrivals):
         finally:
             self.places.give_back(payer, size)
 
-    def _leave(self, vote: OpenVote) -> None:
+    def _leave(self, vote: Vote) -> None:
         """Withdraw a question: what was not sent is free again; requests in flight were charged by their tasks."""
-        allocator, question = self._wiring.allocator, vote.question
+        allocator, questions, question = self._wiring.allocator, self._wiring.questions, vote.question
         if vote.stopped == "policy" and not allocator.complete(question.id):
             vote.stopped = "budget" if vote.error is None else "failed"
         view = allocator.view(question.id)
         vote.mean_left, vote.log_price = view.mean_left, allocator.policy.log_price(view)
-        self._wiring.questions.close(question)
+        questions.close(question)
         pending = allocator.pending(question.id)
         allocator.withdraw(question.id)
         for launch in pending:
             allocator.take_back(launch)
-        self._wiring.in_flight.back(question.id, self._wiring.in_flight.of(question.id))
+        questions.back(question, questions.in_flight_of(question.id))
         self._wiring.wake()
 
-    def _answer(self, vote: OpenVote) -> Answer:
+    def _answer(self, vote: Vote) -> Answer:
         """The vote over the launch-order prefix of what came back; in a race over all of it."""
         policy, hurried = self._wiring.allocator.policy, bool(vote.question.totals.cancelled)
         return vote.question.answer(
@@ -259,7 +235,7 @@ class Submissions(Arrivals):
             except RuntimeError:  # its tasks are being cancelled: the vote is about to take all this back
                 work.close()
 
-    def _parts(self, vote: OpenVote, request: TraceRequest) -> list[TraceRequest]:
+    def _parts(self, vote: Vote, request: TraceRequest) -> list[TraceRequest]:
         """The request, what is held of it apart."""
         held = vote.limits.held
         if not held:
