@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from pets.confidence import KINDS, Confidence, Meter
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError
@@ -34,20 +34,20 @@ ENDED = ("completed", "incomplete")
 SAID = ("text", "refusal", "arguments", "input")  # fields of a reply of /responses that a model wrote
 
 
-class ToolCall(NamedTuple):
-    """The parts of a call's name and arguments, as they come in."""
-
-    name: list[str]
-    arguments: list[str]
-
-
 class ChoiceReader:
-    """One trace while it comes in."""
+    """One trace while it comes in, whole or in the chunks of a stream; ``keep_raw`` keeps all of it.
+
+    >>> reader = ChoiceReader(Sampling(), keep_raw=True)
+    >>> for word in ("It", " is"):
+    ...     reader.add({"index": 0, "delta": {"role": "assistant", "content": word}})
+    >>> reader.add({"index": 0, "delta": {}, "finish_reason": "stop"})
+    >>> reader.raw()
+    {'index': 0, 'finish_reason': 'stop', 'message': {'role': 'assistant', 'content': 'It is'}}
+    """
 
     def __init__(self, sampling: Sampling, *, keep_raw: bool = False) -> None:
-        self.text: list[str] = []
-        self.thoughts: list[str] = []  # where the server sends them apart
-        self.calls: dict[int, ToolCall] = {}
+        self.texts: dict[str, list[str]] = {}  # of the message, by field, in parts
+        self.calls: dict[int, dict[str, Any]] = {}
         self.characters = 0  # of text and thoughts
         self.bytes = 0  # of all that came, tool calls too
         self.finish: str | None = None
@@ -57,25 +57,23 @@ class ChoiceReader:
         self.alternatives: list[TokenAlternatives] = []
         self.meter = Meter(sampling.window, sampling.top_logprobs) if sampling.top_logprobs else None
         self.summary: dict[str, Any] | None = None  # confidences that the server has worked out itself
-        self._keep_raw = keep_raw
-        self._whole: Mapping[str, Any] | None = None  # the choice of a whole body
-        self._joined: JoinedChoice | None = None  # that of a stream
         self.chunks = 0  # that said something
+        self._raw: dict[str, Any] | None = {} if keep_raw else None
+        self._raw_message: dict[str, Any] | None = None  # of a stream
+        self._raw_texts: dict[str, list[str]] = {}  # of that, by field, in parts
+        self._raw_logprobs: list[Any] = []
 
     def add(self, part: dict[str, Any]) -> None:
         """Take in a whole choice or a chunk of one."""
-        if self._keep_raw and "delta" in part:
-            self._joined = self._joined or JoinedChoice()
-            self._joined.add(part)
-        elif self._keep_raw:
-            self._whole = part
+        if self._raw is not None:
+            self._keep(self._raw, part)
         size = self.bytes
         message = part.get("message") or part.get("delta") or {}
         content = part["text"] if part.get("text") is not None else message.get("content")
         if content:
-            self._append(content, self.text)
+            self._append("content", content)
         if thoughts := message.get("reasoning") or message.get("reasoning_content"):
-            self._append(thoughts, self.thoughts)
+            self._append("reasoning", thoughts)
         if calls := message.get("tool_calls"):
             self._add_calls(calls if isinstance(calls, list) else [calls], whole="message" in part)
         for name in message.keys() - TEXT_FIELDS:
@@ -83,8 +81,6 @@ class ChoiceReader:
         self.chunks += self.bytes > size
         if part.get("finish_reason") is not None:
             self.finish = str(part["finish_reason"])
-            if not any(map(str.strip, self.text)):
-                self.text = self.thoughts
         self.token_ids += len(part.get("token_ids") or ())
         if logprobs := part.get("logprobs"):
             self._add_logprobs(logprobs)
@@ -104,30 +100,56 @@ class ChoiceReader:
         """Take in tool calls, or chunks of them, in which a call is known by its index."""
         for position, call in enumerate(calls):
             part = call if isinstance(call, dict) else {}
-            known = self.calls.setdefault(position if whole else int(part.get("index", position)), ToolCall([], []))
-            function = part.get("function")
-            for name, texts in known._asdict().items():
-                if value := function.get(name) if isinstance(function, dict) else None:
-                    texts.append(value if isinstance(value, str) else json.dumps(value))
+            index = position if whole else int(part.get("index", position))
+            known, more = self.calls.setdefault(index, {"function": {"arguments": ""}}), part.get("function")
+            function = known["function"]
+            known |= {name: value for name, value in part.items() if value is not None and name != "index"}
+            known["function"] = function
+            for name, value in more.items() if isinstance(more, dict) else ():
+                if value and (name == "arguments" or function.get(name) != value):  # some repeat the name in each chunk
+                    words = value if isinstance(value, str) else json.dumps(value)
+                    function[name] = function.get(name, "") + words
 
-    def _append(self, words: object, texts: list[str]) -> None:
+    def _append(self, field: str, words: object) -> None:
         if not isinstance(words, str):
             raise TypeError(f"a text is {excerpt(str(words))}")
-        texts.append(words)
+        self.texts.setdefault(field, []).append(words)
         self.characters += len(words)
         self.bytes += text_bytes(words)
 
-    def raw(self) -> Mapping[str, Any] | None:
-        """The choice as the server gave it, where it is kept."""
-        return self._whole if self._joined is None else self._joined.whole()
-
     def whole_text(self) -> str:
-        """What was said, and in a line of its own what was called."""
+        """What was said, else what was thought, and in a line of its own what was called."""
+        said = "".join(self.texts.get("content", ()))
+        text = said if said.strip() else "".join(self.texts.get("reasoning", ()))
         if not self.calls:
-            return "".join(self.text)
-        joined = [map("".join, call) for _, call in sorted(self.calls.items())]
-        calls = [dict(zip(ToolCall._fields, parts, strict=True)) for parts in joined]
-        return "\n".join(filter(None, ["".join(self.text), json.dumps(calls, ensure_ascii=False)]))
+            return text
+        functions = [call["function"] for _, call in sorted(self.calls.items())]
+        calls = [{name: function.get(name, "") for name in ("name", "arguments")} for function in functions]
+        return "\n".join(filter(None, [text, json.dumps(calls, ensure_ascii=False)]))
+
+    def _keep(self, raw: dict[str, Any], part: Mapping[str, Any]) -> None:
+        """Keep a part as the server gave it; the chunks of a stream are joined as they come."""
+        if "delta" not in part:
+            raw |= part
+            return
+        raw |= {name: value for name, value in part.items() if name not in ("delta", "logprobs")}
+        self._raw_logprobs += (part.get("logprobs") or {}).get("content") or ()
+        message = self._raw_message = self._raw_message or {}
+        for name, value in part["delta"].items():
+            if name != "role" and isinstance(value, str):
+                self._raw_texts.setdefault(name, []).append(value)
+            if value is not None or name not in message:
+                message[name] = value
+
+    def raw(self) -> dict[str, Any] | None:
+        """The choice as the server gave it, or as a whole body would have it; ``None`` where that is not kept."""
+        if self._raw is None or self._raw_message is None:
+            return self._raw
+        message = self._raw_message | {name: "".join(words) for name, words in self._raw_texts.items()}
+        if self.calls:
+            message["tool_calls"] = [call for _, call in sorted(self.calls.items())]
+        logprobs = {"logprobs": {"content": self._raw_logprobs}} if self._raw_logprobs else {}
+        return self._raw | {"message": message} | logprobs
 
     @property
     def tokens(self) -> int | None:
@@ -140,58 +162,6 @@ class ChoiceReader:
         if self.summary is not None:
             return summarized(self.summary, tokens or 0)
         return self.meter.result() if self.meter else None
-
-
-class JoinedChoice:
-    """A choice as a whole body would have it, from the parts of its stream.
-
-    >>> joined = JoinedChoice()
-    >>> for word in ("It", " is"):
-    ...     joined.add({"index": 0, "delta": {"role": "assistant", "content": word}})
-    >>> joined.add({"index": 0, "delta": {}, "finish_reason": "stop"}); joined.whole()
-    {'index': 0, 'message': {'role': 'assistant', 'content': 'It is'}, 'finish_reason': 'stop'}
-    """
-
-    def __init__(self) -> None:
-        self._choice: dict[str, Any] = {}
-        self._message: dict[str, Any] = {}
-        self._texts: dict[str, list[str]] = {}
-        self._calls: dict[int, dict[str, Any]] = {}
-        self._logprobs: list[Any] = []
-
-    def add(self, part: Mapping[str, Any]) -> None:
-        """Take in the next part."""
-        for name, value in part.items():
-            if name == "delta":
-                self._choice["message"] = self._message
-            elif name != "logprobs":
-                self._choice[name] = value
-            elif value:
-                self._logprobs += value.get("content") or ()
-        for name, value in part["delta"].items():
-            if name == "tool_calls" and isinstance(value, list):
-                self._add_calls(value)
-            elif name != "role" and isinstance(value, str):
-                if name not in self._texts:
-                    self._texts[name], self._message[name] = [], ""
-                self._texts[name].append(value)
-            elif value is not None or name not in self._message:
-                self._message[name] = value
-
-    def _add_calls(self, pieces: Sequence[Mapping[str, Any]]) -> None:
-        for position, piece in enumerate(pieces):
-            call = self._calls.setdefault(int(piece.get("index", position)), {})
-            function, more = call.get("function") or {}, piece.get("function") or {}
-            arguments = (function.get("arguments") or "") + (more.get("arguments") or "")
-            call |= {key: item for key, item in piece.items() if key != "index" and item is not None}
-            call["function"] = {**more, **function, "arguments": arguments}
-
-    def whole(self) -> dict[str, Any]:
-        """All of it."""
-        self._message |= {name: "".join(words) for name, words in self._texts.items()}
-        if self._calls:
-            self._message["tool_calls"] = [call for _, call in sorted(self._calls.items())]
-        return self._choice | {"logprobs": {"content": self._logprobs}} if self._logprobs else self._choice
 
 
 def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
