@@ -112,10 +112,12 @@ class JobLedger(RunLedger):
     def __init__(self, run: Run, samplers: Sequence[BatchSampler], known: Iterable[Launch] = ()) -> None:
         super().__init__(run)
         self._samplers, self._known = samplers, set(known)
+        self._opening = 0  # attempts that a job waits for, which are about to be in the store
 
     async def __aenter__(self) -> Self:
         for sampler in self._samplers:
             sampler.begin(self, self._run.jobs())
+            sampler.arriving = lambda: self._opening > 0
         return await super().__aenter__()
 
     async def opened(self, request: TraceRequest) -> None:
@@ -123,8 +125,12 @@ class JobLedger(RunLedger):
         if self._known.issuperset(request.launches):
             self._known.difference_update(request.launches)
             self._opened.update(zip(request.launches, request.holds, strict=True))
-        else:
+            return
+        self._opening += 1
+        try:
             await super().opened(request)
+        finally:
+            self._opening -= 1
 
     def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """Leave the job: the process that goes on with the run reads it."""
@@ -155,9 +161,7 @@ class BatchFetcher(Fetcher):
     def __init__(self, samplers: Sequence[Sampler], *, tries: int = 6, seed: int = 0, leaves: bool = True) -> None:
         super().__init__(samplers, tries=tries if leaves else 1, patience_s=None, seed=seed)
         self._providers, self._leaves = batch_samplers(samplers), leaves
-        self._receiving = self._opening = 0
-        for provider in self._providers:
-            provider.arriving = lambda: self._opening > 0
+        self._receiving = 0
 
     @property
     def served(self) -> bool:
@@ -192,14 +196,6 @@ class BatchFetcher(Fetcher):
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(self.fetch(part, receiver))
-
-    async def _open(self, request: TraceRequest, receiver: Receiver) -> bool:
-        """Have an attempt paid for; a job waits for all that are about to be."""
-        self._opening += 1
-        try:
-            return await receiver.opened(request)
-        finally:
-            self._opening -= 1
 
     async def _received(
         self, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver, endpoint: int

@@ -386,7 +386,7 @@ class Fetcher:
         clock = asyncio.get_running_loop().time
         entry, tokens, out, sent = endpoint.begin(request.size, clock()), None, False, math.inf
         try:
-            if receiver is not None and not await self._open(request, receiver):
+            if receiver is not None and not await receiver.opened(request):
                 return None
             out, sent = True, clock()
             request.endpoint, request.written = endpoint, Written()
@@ -411,10 +411,6 @@ class Fetcher:
                 request.written = None
             request.seconds = max(0.0, clock() - sent)
             endpoint.end(request.size, entry, tokens, clock())
-
-    async def _open(self, request: TraceRequest, receiver: Receiver) -> bool:
-        """Have an attempt paid for."""
-        return await receiver.opened(request)
 
     def _note_oddities(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
         """Take note of what a reply leaves out, claims or brings unasked."""

@@ -150,7 +150,7 @@ class TraceReading:
 
     def __init__(self, wiring: Wiring, judging: "Judging | None" = None, soft_temperature: float | None = None) -> None:
         self._wiring, self._judging = wiring, judging
-        self._soft_temperature = soft_temperature
+        self.soft_temperature = soft_temperature
         self.threads = ReadingThreads()
 
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
@@ -167,27 +167,13 @@ class TraceReading:
             readings = [Reading(name, reading.spelling) if reading and name else None for reading, name in pairs]
         return readings
 
-    def with_soft_votes(
-        self, question: OpenQuestion, traces: list[StoredTrace], completions: Sequence[Completion]
-    ) -> list[StoredTrace]:
-        """The traces with what each might have said, where votes are soft and its log-probabilities tell."""
-        temperature, answer_type = self._soft_temperature, question.answer_type
-        if temperature is None:
-            return traces
-        return [
-            trace
-            if trace.answer is None
-            else replace(trace, soft=soft_vote(completion.alternatives, trace.answer, answer_type, temperature))
-            for trace, completion in zip(traces, completions, strict=True)
-        ]
-
 
 def soft_vote(
-    alternatives: Sequence[TokenAlternatives], form: str, answer_type: AnswerType, temperature: float
+    alternatives: Sequence[TokenAlternatives], form: str, answer_type: AnswerType, temperature: float | None
 ) -> SoftVote | None:
     """What a trace with the answer ``form`` might have said at its deciding token; ``None`` where none is known.
 
-    The deciding token is the first that was not sure from what stands before it, or that spells the answer: all traces
+    Votes are not soft without a ``temperature``. The deciding token is the first that was not sure from what stands before it, or that spells the answer: all traces
     of a question have it in common, up to words that they share. Servers report probabilities before the temperature
     is applied (vLLM, llama.cpp), so it is applied here.
 
@@ -196,7 +182,7 @@ def soft_vote(
     >>> soft_vote([TokenAlternatives(" B", logprobs)], "B", Choice(), temperature=1.0)
     SoftVote(token='B', shares=(('B', 0.6), ('C', 0.3), ('', 0.1)))
     """
-    if temperature <= 0.0 or answer_type.merges:
+    if temperature is None or temperature <= 0.0 or answer_type.merges:
         return None
     for token, logprobs in alternatives:
         finite = {word: value for word, value in logprobs.items() if math.isfinite(value)}

@@ -460,8 +460,7 @@ def adopt_run(
             names = labels(id, [trace.answer for trace in group if trace.answer is not None])
             for trace in group:
                 wasted += trace.wasted
-                core_trace = trace.trace(confidence_kind)
-                yield core_trace if core_trace.answer is None else replace(core_trace, answer=names[core_trace.answer])
+                yield trace.trace(confidence_kind, None if trace.answer is None else names[trace.answer])
 
     wave = view.load("wave")
     begun = 0 if wave is None else wave + whole_wave

@@ -9,7 +9,6 @@ from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import Receiver, TraceRequest
 from pets.engine.question import UNREAD
 from pets.samplers import Completion
-from pets.samplers.mixture import MixtureSampler
 from pets.store import StoredTrace
 from pets.store.cache import TraceCache
 
@@ -65,7 +64,6 @@ class Reuse:
     async def deliver(self, request: TraceRequest, trace: StoredTrace, receiver: Receiver, pool: EndpointPool) -> None:
         """Hand over a trace as if it had come back."""
         sampler = pool.endpoints[trace.endpoint].sampler
-        model, currency = (sampler.model, sampler.currency) if isinstance(sampler, MixtureSampler) else (0, None)
         completion = Completion(
             trace.text,
             "stop" if trace.finish == UNREAD else trace.finish,
@@ -73,8 +71,8 @@ class Reuse:
             trace.prompt_tokens,
             trace.confidences,
             cached_tokens=trace.cached_tokens,
-            model=model,
-            currency=currency,
+            model=sampler.model,
+            currency=sampler.currency,
             reused_from=trace.reused_from,
         )
         await receiver.delivered(request, [completion], trace.endpoint, trace.seconds)

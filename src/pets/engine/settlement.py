@@ -15,18 +15,16 @@ from pets.core.budget import WHOLE, CostEstimator, UnitCost, cancelled_part, mea
 from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import FATAL_STATUSES, TraceRequest
 from pets.engine.question import OpenQuestion
-from pets.engine.reading import TraceReading
+from pets.engine.reading import TraceReading, soft_vote
 from pets.errors import BudgetError, RefusedError, SamplerError
 from pets.samplers import Completion
-from pets.samplers.mixture import MixtureSampler
 from pets.store import StoredTrace
-from pets.store.records import CANCELLED
+from pets.store.records import CANCELLED, NOTHING
 from pets.types import Launch, Trace, Usage
 
 Ended = tuple[TraceRequest, StoredTrace | None]
 """A request that was cancelled, and the trace as which it is charged; none where it was never sent."""
 
-NOTHING = Usage()
 GIVEN_UP = "trace given up after its last try"  # a fault's name
 
 
@@ -96,7 +94,6 @@ class Settlement:
             self._arrivals.charge_abandoned(question, self._attempt(request))
             raise
         traces = self._stored(request, completions, readings, endpoint, seconds)
-        traces = self.reading.with_soft_votes(question, traces, completions)
         question.keep_raw(request.first, completions)
         id, lost, cancelled = request.question, self._lost_before(request), None
         if id in self._questions.by_id and self._allocator.is_hurried(id):
@@ -244,7 +241,7 @@ class Settlement:
     def _cancelled_trace(self, request: TraceRequest) -> StoredTrace:
         """An attempt that is cancelled now, as a trace without a vote, at what was written of it; whole where that is
         not known, and nothing but what was lost before where none is out."""
-        lost, tally = self._lost_before(request), self._allocator.tally(request.question)
+        tally = self._allocator.tally(request.question)
         now, written = asyncio.get_running_loop().time(), request.written
         batch = self._whole["tokens"] / max(1, self._whole["traces"])
         mean = mean_trace(tally.mean_tokens * tally.returned, tally.returned, batch)
@@ -258,23 +255,11 @@ class Settlement:
             if not self._is_known(request):
                 part, whole = WHOLE, self._attempt(request)[0]
                 tokens = max(tokens, whole.tokens, round(mean))
-        sampler = None if request.endpoint is None else request.endpoint.sampler
-        usage = Usage(tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=cached_tokens)
-        own = sampler.currency if isinstance(sampler, MixtureSampler) else None
-        return StoredTrace(
-            request.question,
-            request.first,
-            finish=CANCELLED,
-            endpoint=self._first_endpoint + (0 if request.endpoint is None else request.endpoint.number),
-            tries=request.tries + 1,
-            wasted=request.lost,
-            model=sampler.model if isinstance(sampler, MixtureSampler) else 0,
-            tokens=tokens + lost.tokens,
-            prompt_tokens=prompt_tokens + lost.prompt_tokens,
-            cached_tokens=cached_tokens,
-            cost=None if own is None else own.cost(usage) + own.cost(lost),
-            part=part,
-        )
+        completion, number = Completion("", CANCELLED, tokens, prompt_tokens, cached_tokens=cached_tokens), 0
+        if request.endpoint is not None:
+            sampler, number = request.endpoint.sampler, request.endpoint.number
+            completion = replace(completion, model=sampler.model, currency=sampler.currency)
+        return replace(self._stored(request, [completion], [None], number, 0.0)[0], part=part)
 
     # -- how that counts ------------------------------------------------------------------------------------------
 
@@ -287,11 +272,12 @@ class Settlement:
         seconds: float,
     ) -> list[StoredTrace]:
         """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
-        lost = self._lost_before(request)
+        lost, answer_type = self._lost_before(request), request.owner.answer_type
+        temperature = self.reading.soft_temperature
         traces: list[StoredTrace] = []
         for number, (completion, reading) in enumerate(zip(completions, readings, strict=True), request.first):
             answer, spelling = reading or (None, None)
-            own = completion.currency
+            own, alternatives = completion.currency, completion.alternatives
             trace = StoredTrace(
                 request.question,
                 number,
@@ -308,6 +294,7 @@ class Settlement:
                 prompt_tokens=(completion.prompt_tokens or 0) + lost.prompt_tokens,
                 cached_tokens=completion.cached_tokens,
                 cost=None if own is None else own.cost(completion.usage) + own.cost(lost),
+                soft=None if answer is None else soft_vote(alternatives, answer, answer_type, temperature),
                 reused_from=completion.reused_from,
                 spelling=None if spelling == answer else spelling,
             )
@@ -355,17 +342,7 @@ class Settlement:
 
     def _counted(self, question: OpenQuestion, trace: StoredTrace, lost: Usage) -> Trace:
         """What the allocator is told: its class, and its cost without attempts that were ``lost`` before it."""
-        label = None if trace.answer is None else question.label(trace.answer)
-        counted = trace.trace(self._confidence)
-        if label == counted.answer and not (lost.tokens or lost.prompt_tokens or lost.cost):
-            return counted
-        return replace(
-            counted,
-            answer=label,
-            tokens=counted.tokens - lost.tokens,
-            prompt_tokens=counted.prompt_tokens - lost.prompt_tokens,
-            cost=None if counted.cost is None else counted.cost - (lost.cost or 0),
-        )
+        return trace.trace(self._confidence, None if trace.answer is None else question.label(trace.answer), lost)
 
     def _charge_surplus(self, request: TraceRequest) -> None:
         """Charge choices that nobody asked for, whether the budget has room for them or not; tokens are charged with

@@ -49,7 +49,7 @@ class RateLimits:
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self | None:
         """``headers`` is asked for lower-case names. ``None`` where there is not one of these headers."""
-        values = [headers.get(name) for name in RATE_LIMIT_HEADERS]
+        values = list(map(headers.get, RATE_LIMIT_HEADERS))
         if not any(values):
             return None
         counts, resets = [_count(value) for value in values], [duration_s(value or "") for value in values]

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pets.core.budget import Currency
 from pets.errors import InputError
 from pets.openai.headers import RateLimits
 from pets.prompts import Completion, Prompt, Sampling, Written
@@ -32,6 +33,12 @@ class Sampler(ABC):
 
     name: str = ""
     """What its model is called among several; empty where there is one."""
+
+    model: int = 0
+    """The place of its model among several."""
+
+    currency: Currency | None = None
+    """What its traces cost, where prices of several models differ."""
 
     stops: bool = False
     """Whether its server is known to stop writing a trace whose connection is closed."""

@@ -1,5 +1,6 @@
 """HTTP to a model's server: connections, what their failures mean, and replies that are read within bounds."""
 
+import io
 import ipaddress
 import os
 import ssl
@@ -47,17 +48,16 @@ class HttpClient:
         timeout: float,
         loopback: bool = False,
     ) -> None:
-        own = {"Accept": "*/*", "Accept-Encoding": "gzip", "User-Agent": "pets"}
-        own |= {"Authorization": f"Bearer {key}"} if key else {}
-        replaced = {name.lower() for name in headers or ()}
-        self._headers = {name: own[name] for name in own if name.lower() not in replaced} | dict(headers or {})
+        self._own = {"Accept": "*/*", "Accept-Encoding": "gzip", "User-Agent": "pets"}
+        self._own |= {"Authorization": f"Bearer {key}"} if key else {}
+        self._headers = headers or {}
         self._timeout, self._loopback = timeout, loopback
         proxy = None if loopback else proxy_of(url)
         self._socks_proxy = proxy if proxy and proxy.startswith("socks") else None  # which aiohttp does not speak
         self._proxy = None if self._socks_proxy else proxy
         if self._socks_proxy:
             check_installed("aiohttp_socks", "socks", "aiohttp-socks, which a SOCKS proxy needs,")
-        self._secure = any((address or "").startswith("https:") for address in (url, self._proxy))
+        self._secure = url.startswith("https:") or (self._proxy or "").startswith("https:")
         self._session: aiohttp.ClientSession | None = None
 
     def request(
@@ -76,16 +76,13 @@ class HttpClient:
         """
         if self._session is None:
             self._session = self._open()
-        sent = headers or (JSON_HEADERS if isinstance(data, bytes) else {})
-        body: bytes | aiohttp.FormData | AsyncIterator[bytes] | None = data
-        if isinstance(data, bytes) and len(data) > PIECE_BYTES:
-            body, sent = _pieces(data), {**sent, "Content-Length": str(len(data))}
+        large = isinstance(data, bytes) and len(data) > PIECE_BYTES
         return self._session.request(
             method,
             url,
-            data=body,
+            data=io.BytesIO(data) if large else data,  # type: ignore[arg-type]
             params=query,
-            headers=sent,
+            headers=headers or (JSON_HEADERS if isinstance(data, bytes) else {}),
             allow_redirects=False,
             proxy=self._proxy,
             timeout=self._session.timeout if timeout is None else _timeout(timeout),
@@ -99,7 +96,10 @@ class HttpClient:
 
     def _open(self) -> "aiohttp.ClientSession":
         import aiohttp
+        from multidict import CIMultiDict
 
+        headers = CIMultiDict(self._own)
+        headers.update(self._headers)
         options: dict[str, Any] = {"force_close": True} if self._loopback else {"keepalive_timeout": KEEPALIVE_S}
         options["ssl"] = tls_context() if self._secure else True
         options["limit"] = 0  # how many are in flight is the caller's business
@@ -110,7 +110,7 @@ class HttpClient:
             connector = aiohttp.TCPConnector(**options)
         return aiohttp.ClientSession(
             connector=connector,
-            headers=self._headers,
+            headers=headers,
             timeout=_timeout(self._timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # it would unpack a part whole before it can be counted
@@ -207,11 +207,6 @@ def _timeout(read_s: float) -> "aiohttp.ClientTimeout":
     import aiohttp
 
     return aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=read_s)
-
-
-async def _pieces(content: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(content), PIECE_BYTES):
-        yield content[start : start + PIECE_BYTES]
 
 
 async def parts_of(response: "aiohttp.ClientResponse", max_bytes: int) -> AsyncIterator[bytes]:

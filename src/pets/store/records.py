@@ -26,6 +26,7 @@ RunState = Literal["running", "stopped", "finished"]
 Row = tuple[Any, ...]
 Parsed = TypeVar("Parsed")
 
+NOTHING = Usage()
 BAD_VALUES = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What reading a value raises that is not what was written."""
 PLAIN_RECORD = {"total": int, "currency": dict, "spec": dict, "verb": str, "model": str, "name": str, "endpoints": list}
@@ -170,8 +171,9 @@ class StoredTrace(Usage):
         """The launch that this trace answers."""
         return Launch(self.question, self.number)
 
-    def trace(self, confidence_kind: str | None = None) -> Trace:
-        """What the allocator is told; ``confidence_kind`` is the confidence that votes are weighted by.
+    def trace(self, confidence_kind: str | None = None, label: str | None = None, lost: Usage = NOTHING) -> Trace:
+        """What the allocator is told; ``confidence_kind`` is the confidence that votes are weighted by, ``label`` the
+        class that its answer votes for where that is another. What attempts before it have ``lost`` is charged already.
 
         >>> StoredTrace("q", 0, "7", tokens=9).trace() == Trace("q", 0, "7", tokens=9)
         True
@@ -182,13 +184,13 @@ class StoredTrace(Usage):
         return Trace(
             self.question,
             self.number,
-            self.answer,
+            label or self.answer,
             confidence,
             self.soft,
-            tokens=self.tokens,
-            prompt_tokens=self.prompt_tokens,
+            tokens=self.tokens - lost.tokens,
+            prompt_tokens=self.prompt_tokens - lost.prompt_tokens,
             cached_tokens=self.cached_tokens,
-            cost=self.cost,
+            cost=None if self.cost is None else self.cost - (lost.cost or 0),
             part=self.part,
         )
 
