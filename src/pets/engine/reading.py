@@ -173,9 +173,9 @@ def soft_vote(
 ) -> SoftVote | None:
     """What a trace with the answer ``form`` might have said at its deciding token; ``None`` where none is known.
 
-    Votes are not soft without a ``temperature``. The deciding token is the first that was not sure from what stands before it, or that spells the answer: all traces
-    of a question have it in common, up to words that they share. Servers report probabilities before the temperature
-    is applied (vLLM, llama.cpp), so it is applied here.
+    Votes are not soft without a ``temperature``. The deciding token is the first that was not sure from what stands
+    before it, or that spells the answer: all traces of a question have it in common, up to words that they share.
+    Servers report probabilities before the temperature is applied (vLLM, llama.cpp), so it is applied here.
 
     >>> from pets.answers.choice import Choice
     >>> logprobs = {" B": math.log(0.6), " C": math.log(0.3), " Both": math.log(0.1)}

@@ -102,9 +102,8 @@ class ChoiceReader:
             part = call if isinstance(call, dict) else {}
             index = position if whole else int(part.get("index", position))
             known, more = self.calls.setdefault(index, {"function": {"arguments": ""}}), part.get("function")
-            function = known["function"]
-            known |= {name: value for name, value in part.items() if value is not None and name != "index"}
-            known["function"] = function
+            own, function = part.keys() - {"index", "function"}, known["function"]
+            known |= {name: value for name, value in part.items() if name in own and value is not None}
             for name, value in more.items() if isinstance(more, dict) else ():
                 if value and (name == "arguments" or function.get(name) != value):  # some repeat the name in each chunk
                     words = value if isinstance(value, str) else json.dumps(value)
