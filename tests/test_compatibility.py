@@ -25,10 +25,10 @@ from pets.gateway.ledger_backend import LedgerBackend
 from pets.gateway.shared_store import SharedStore
 from pets.gateway.sqlite_store import SQLiteStore
 from pets.mock import MockModel, running, synthetic
-from pets.openai.batch import BatchReplies, custom_id
+from pets.openai.batch import BatchReplies, NotExecutedError, custom_id
 from pets.plans import read_plan
 from pets.samplers import Completion, Sampler
-from pets.samplers.batch import BatchLimits, BatchSampler, JobOutcome
+from pets.samplers.batch import BatchLimits, BatchSampler
 from pets.store import Store
 from pets.store.store import open_database
 
@@ -236,7 +236,7 @@ class Provider:
             reply = {"custom_id": row["custom_id"], "response": {"status_code": 200, "body": body}}
             replies.add_line(json.dumps(reply).encode(), "the job")
             self.sampled[row["custom_id"]] += n
-        return JobOutcome(job, replies)
+        return replies, NotExecutedError("no reply", "ended")
 
     async def close(self):
         pass

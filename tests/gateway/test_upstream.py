@@ -61,7 +61,7 @@ def test_models_that_no_server_lists_are_refused_by_name_and_make_no_row(gateway
         assert (refused.status_code, refused.json()["error"]["code"]) == (404, "model_not_found")
         assert refused.json()["error"]["message"] == "There is no model 'junk'; this server has 'mock'."
     assert gateway.ask().status_code == 200
-    assert list(gateway.state.driver.fetcher.pool.models) == ["mock"]
+    assert list(gateway.state.driver.fetcher.pool.by_model) == ["mock"]
 
 
 def test_a_model_that_was_added_since_is_found(gateway):

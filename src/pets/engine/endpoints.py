@@ -173,28 +173,30 @@ class Endpoint:
 
 
 class StopChecks:
-    """Looks whether servers stop when a request is cancelled, by their own counters, after the first that are."""
+    """Looks whether servers stop when a request is cancelled, by their own counters, after the first that are.
 
-    def __init__(self) -> None:
+    Those that go on are counted among the ``faults``.
+    """
+
+    def __init__(self, faults: Counter[str]) -> None:
+        self._faults = faults
         self._tasks: defaultdict[int, set[asyncio.Task[None]]] = defaultdict(set)  # by endpoint
         self._looks: Counter[int] = Counter()
         self.goes_on = False
         """Whether a server was seen to go on with a request that was cancelled."""
 
-    def cancelled(self, endpoint: Endpoint, faults: Counter[str]) -> set[asyncio.Task[None]]:
-        """A request to a server is about to be cancelled; one that goes on is counted among the ``faults``.
-
-        The looks that are under way there, after which it may be known.
-        """
+    def cancelled(self, endpoint: Endpoint) -> set[asyncio.Task[None]]:
+        """A request to a server is about to be cancelled; the looks that are under way there, after which it may be
+        known whether it stops."""
         looking = self._tasks[endpoint.number]
         if not endpoint.sampler.stops and self._looks[endpoint.number] < MOST_LOOKS_AT_STOP:
             self._looks[endpoint.number] += 1
-            task = asyncio.get_running_loop().create_task(self._look(endpoint, faults))
+            task = asyncio.get_running_loop().create_task(self._look(endpoint))
             looking.add(task)
             task.add_done_callback(looking.discard)
         return looking
 
-    async def _look(self, endpoint: Endpoint, faults: Counter[str]) -> None:
+    async def _look(self, endpoint: Endpoint) -> None:
         """Whether the server is at work on no more requests than are in flight, soon after one was cancelled."""
         for _ in range(round(STOPS_WITHIN_S / STOP_LOOKS_S)):
             await asyncio.sleep(STOP_LOOKS_S)
@@ -205,7 +207,7 @@ class StopChecks:
                 endpoint.sampler.stops = True
                 return
         self.goes_on = True
-        faults["cancelled and not stopped by the server"] += 1
+        self._faults["cancelled and not stopped by the server"] += 1
 
 
 class EndpointPool:
@@ -220,25 +222,20 @@ class EndpointPool:
         self.unknown_traces = 0  # of failures of unknown cost, since one was delivered
         self.last_failure = ""  # of these
         self.probe_at = 0.0  # where these were too many
-        self.stop_checks = StopChecks()
         self._max_n = max_n
-        self._by_model: dict[str, EndpointPool] = {}  # in the order in which they were last asked for
+        self.by_model: dict[str, EndpointPool] = {}
+        """The pools of single models, the one that was asked for last at the end."""
 
     def of_model(self, name: str) -> "EndpointPool":
         """The pool of one of several models of these servers."""
-        pool = self._by_model.pop(name, None)
+        pool = self.by_model.pop(name, None)
         if pool is None:
             pool = EndpointPool((), self._max_n)
             pool.endpoints = [endpoint.clone_for_model(self._max_n) for endpoint in self.endpoints]
-            while len(self._by_model) >= MAX_MODELS:
-                del self._by_model[next(iter(self._by_model))]
-        self._by_model[name] = pool
+            while len(self.by_model) >= MAX_MODELS:
+                del self.by_model[next(iter(self.by_model))]
+        self.by_model[name] = pool
         return pool
-
-    @property
-    def models(self) -> "dict[str, EndpointPool]":
-        """The pools of single models, the one that was asked for last at the end."""
-        return dict(self._by_model)
 
     def delivered(self, seconds: float) -> None:
         """A reply with traces came after so many seconds."""
@@ -288,11 +285,6 @@ class EndpointPool:
             wait_s = min(other.wait_s(now) for other in self.present_takers(launch, attempt, now))
             await asyncio.sleep(max(SHORTEST_WAIT_S, wait_s))
         return endpoint
-
-    @property
-    def never_answered(self) -> bool:
-        """Whether no endpoint has ever said a word."""
-        return not any(endpoint.answered for endpoint in self.endpoints)
 
     def max_n_for(self, sender: str, now: float) -> int:
         """The most traces that one request of this sender may ask for."""

@@ -23,7 +23,7 @@ an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 
 An attempt that is cancelled, because its question is settled or nobody waits for it any more, is charged for what was
 written of it where its server is known to stop, elsewhere for a whole trace. Whether a server stops its own counters
-tell, after the first that was cancelled (:meth:`Fetcher.cancelled`).
+tell, after the first that was cancelled (:class:`~pets.engine.endpoints.StopChecks`).
 
 A run that is told to end (:meth:`Fetcher.drain`) waits for the attempts that are out alone: what would be sent, or sent
 again, is given up instead.
@@ -43,7 +43,7 @@ from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from pets.core.budget import Budget
-from pets.engine.endpoints import Endpoint, EndpointPool
+from pets.engine.endpoints import Endpoint, EndpointPool, StopChecks
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.prompts import text_bytes
 from pets.samplers import Completion, Prompt, Sampler, Sampling, Written
@@ -200,6 +200,9 @@ class Fetcher:
         self.pool = EndpointPool(samplers, max_n, rpm=rpm, tpm=tpm)
         self.faults: Counter[str] = Counter()
         """What went wrong, and how often."""
+        self.stop_checks, self.lengths = StopChecks(self.faults), TokenEstimator()
+        self.served = False
+        """Whether a request ever succeeded."""
         self.unknown_traces = 0
         """Traces of failures of unknown cost."""
         self.outage: SamplerError | None = None
@@ -210,7 +213,6 @@ class Fetcher:
         self._served_at = -math.inf  # when a request last succeeded
         self._outage_since: float | None = None
         self._failing: tuple[float, SamplerError] | None = None  # since when servers answer with errors alone
-        self._lengths = TokenEstimator()
         self._draining = False
         self._waits: set[asyncio.Timeout] = set()  # of requests of which no attempt is out
         self._failing_models: set[str] = set()  # of which it was said that others take their launches
@@ -235,14 +237,10 @@ class Fetcher:
         else:
             return None
         next_try_s = min(endpoint.wait_s(now) for endpoint in self.pool.endpoints)
-        timeless = self._patience_s is None or self.pool.never_answered  # a first contact ends by its tries
+        answered = any(endpoint.answered for endpoint in self.pool.endpoints)
+        timeless = self._patience_s is None or not answered  # a first contact ends by its tries
         gives_up_s = None if timeless else max(0.0, (self._patience_s or 0.0) - (now - since))
         return Outage(error, now - since, next_try_s, gives_up_s)
-
-    @property
-    def served(self) -> bool:
-        """Whether a request ever succeeded."""
-        return self._served_at > -math.inf
 
     def not_coming(self, *, draining: bool) -> SamplerError | None:
         """The error to raise when draining and no server can be reached; else ``None``."""
@@ -397,7 +395,7 @@ class Fetcher:
                 completions = await sampler.sample(prompt, request.size, seed, sampling)
             request.settling = True
             self._note_oddities(request, completions)
-            completions = self._lengths.counted(completions, prompt, sampling.token_limit)
+            completions = self.lengths.counted(completions, prompt, sampling.token_limit)
             tokens = sum([(c.tokens or 0) + (c.prompt_tokens or 0) for c in completions])
             return completions
         except (RefusedError, BusyError, ReplyError) as error:
@@ -425,17 +423,6 @@ class Fetcher:
             if number:
                 self.faults[name] += number
 
-    def cancelled(self, endpoint: Endpoint) -> set[asyncio.Task[None]]:
-        """An attempt is about to be cancelled: where that is not known, the server's counters tell whether it stops.
-
-        The looks at them that are under way.
-        """
-        return self.pool.stop_checks.cancelled(endpoint, self.faults)
-
-    def prompt_tokens(self, prompt: Prompt) -> int:
-        """About how many tokens a prompt has, where no server has told."""
-        return self._lengths.prompt_tokens(prompt)
-
     async def _fetch_parts(self, request: TraceRequest, size: int, receiver: Receiver) -> None:
         async with asyncio.TaskGroup() as group:
             for part in request.split(size):
@@ -455,7 +442,7 @@ class Fetcher:
         if request.refused_n:
             endpoint.prove_n(max(request.size, received), request.prompt.sender, now)
         self._failing = self._outage_since = self.outage = None
-        self._served_at = now
+        self.served, self._served_at = True, now
         if endpoint.sampler.takes(request.turn):
             self._failing_models.discard(endpoint.sampler.name)
             return

@@ -182,7 +182,7 @@ class Settlement:
             self._ledger.abandoned(request, ())
             self._arrivals.charge_abandoned(request.owner, self._attempt(request))
         if request.endpoint is not None:
-            self._fetcher.cancelled(request.endpoint)
+            self._fetcher.stop_checks.cancelled(request.endpoint)
 
     # -- when its question is settled -----------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Settlement:
         tokens = prompt_tokens = cached_tokens = part = 0
         if written is not None:
             told = written.prompt_tokens
-            prompt_tokens = self._fetcher.prompt_tokens(request.prompt) if told is None else told
+            prompt_tokens = self._fetcher.lengths.prompt_tokens(request.prompt) if told is None else told
             cached_tokens, tokens = written.cached_tokens, min(written.tokens_by(now), request.sampling.token_limit)
             request.estimated = int(not written.told)
             part = cancelled_part(tokens, mean)

@@ -140,7 +140,7 @@ class Dashboard:
             now = asyncio.get_running_loop().time()  # which endpoints go by
         except RuntimeError:
             now = time.monotonic()
-        for model, part in (pool.models or {"": pool}).items():
+        for model, part in (pool.by_model or {"": pool}).items():
             for endpoint in part.endpoints:
                 states = {
                     "down": endpoint.rest_until > now,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pets.errors import BusyError, JobError, JobLeftError, RefusedError, ReplyError, SamplerError
 from pets.openai.batch import (
@@ -73,18 +73,9 @@ class JobJournal(Protocol):
         """Forget a job of which nothing was executed."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobOutcome:
-    """A job that has ended, with its replies.
-
-    ``missing`` says of requests without a reply that they were never executed, that they were paid for, or that their
-    replies may come later. ``cancelled`` while somebody waited for it.
-    """
-
-    job: BatchJob
-    replies: BatchReplies
-    missing: Literal["free", "paid", "later"] = "free"
-    cancelled: bool = False
+JobOutcome = tuple[BatchReplies, SamplerError | None]
+"""The replies of a job that has ended, and what became of requests without one; ``None`` where they may come later. A
+``JobError``, of a job that was cancelled while somebody waited for it, is also for those that came to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +167,7 @@ class BatchSampler(OpenAISampler):
             self._gatherer = asyncio.create_task(self._gather())
         reply = await request.reply
         if isinstance(reply, SamplerError):
-            raise reply
+            raise reply.with_traceback(None)  # which others wait for, too
         if reply.status is None:
             raise reply.failure()
         content = self._redactor.data(reply.content)
@@ -236,56 +227,38 @@ class BatchSampler(OpenAISampler):
         assert self._journal is not None, "begin() comes first"
         await self._journal.drop_job(job)
 
-    async def _run(self, job: BatchJob, requests: Sequence[_Request], *, new: bool) -> None:
-        """A job to its last reply; what is too much for the provider's queue goes in smaller jobs, one by one."""
-        parts = await self._attempt(job, requests, new=new)
-        while parts:
-            part = parts.pop()
-            try:
-                smaller = await self._written(part)
-            except Exception as error:  # noqa: BLE001 (handed over to those who wait)
-                _fail(part, error)
-            else:
-                parts += await self._attempt(smaller, part, new=True)
-
-    async def _attempt(self, job: BatchJob, requests: Sequence[_Request], *, new: bool) -> list[Sequence[_Request]]:
+    async def _run(self, job: BatchJob | None, requests: Sequence[_Request], *, new: bool) -> None:
         """A job to its last reply; what goes wrong with it, everyone who waits for one is told.
 
-        Where the provider's queue has no room for it, its halves, the second one first.
+        What is too much for the provider's queue goes in smaller jobs, one by one.
         """
-        self.open_jobs[job.key] = job
-        try:
-            lines = [request.content for request in requests]
-            await self._deliver(await self.provider.run(job, lines, self, new=new), requests)
-        except JobQueueFullError as error:
-            LOGGER.warning("%s: %d requests go in smaller jobs, one by one.", error, len(requests))
-        except Exception as error:  # noqa: BLE001 (handed over to those who wait)
-            _fail(requests, error)
-            return []
-        else:
-            return []
-        finally:
-            self.open_jobs.pop(job.key, None)
-        if len(requests) == 1:
-            await asyncio.sleep(QUEUE_WAIT_S)
-        middle = -(-len(requests) // 2)
-        return [half for half in (requests[middle:], requests[:middle]) if half]
+        parts, wait_s = [requests], 0.0  # that are left, the next one at the end
+        while parts:
+            await asyncio.sleep(wait_s)
+            requests, wait_s = parts.pop(), 0.0
+            try:
+                job = job or await self._written(requests)
+                self.open_jobs[job.key] = job
+                lines = [request.content for request in requests]
+                await self._deliver(*await self.provider.run(job, lines, self, new=new), requests)
+            except JobQueueFullError as error:
+                LOGGER.warning("%s: %d requests go in smaller jobs, one by one.", error, len(requests))
+                middle, wait_s = -(-len(requests) // 2), QUEUE_WAIT_S if len(requests) == 1 else 0.0
+                parts += [half for half in (requests[middle:], requests[:middle]) if half]
+            except Exception as error:  # noqa: BLE001 (handed over to those who wait)
+                _fail(requests, error)
+            finally:
+                if job is not None:
+                    self.open_jobs.pop(job.key, None)
+            job, new = None, True
 
-    async def _deliver(self, outcome: JobOutcome, requests: Sequence[_Request]) -> None:
+    async def _deliver(self, replies: BatchReplies, missing: SamplerError | None, requests: Sequence[_Request]) -> None:
         """Give everyone who waits a reply, some at a time: they are read before others are in memory."""
-        job = outcome.job
         try:
             for count, request in enumerate(requests, 1):
-                reply: BatchReply | SamplerError | None = outcome.replies.get(custom_id(request.line))
-                if outcome.cancelled and (reply is None or reply.status is None):
-                    reply = JobError(
-                        f"batch job {job.id} was cancelled at its provider: {len(outcome.replies)} of {len(job.lines)} "
-                        "requests were answered, and those are kept. The same command again hands in the others."
-                    )
-                elif reply is None and outcome.missing == "free":
-                    reply = NotExecutedError("no file of the job has it.", "ended")
-                elif reply is None and outcome.missing == "paid":
-                    reply = ReplyError(f"the output of batch job {job.id} lacks a reply that was paid for.")
+                reply: BatchReply | SamplerError | None = replies.get(custom_id(request.line))
+                if reply is None or (reply.status is None and isinstance(missing, JobError)):
+                    reply = missing
                 if reply is None:
                     self.left += 1
                 elif not request.reply.done():
@@ -293,8 +266,8 @@ class BatchSampler(OpenAISampler):
                 if count % TELL_AT_ONCE == 0:
                     await asyncio.sleep(0)
         finally:
-            if outcome.missing != "later":
-                outcome.replies.close()
+            if missing is not None:
+                replies.close()
 
     async def close(self) -> None:
         """Close every connection; jobs stay where they are."""
@@ -347,7 +320,7 @@ class FileBatches:
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
         """As :meth:`BatchProvider.run`."""
         if self._replies is not None:
-            return JobOutcome(job, self._replies, missing="later")
+            return self._replies, None
         self._lines += lines
         await asyncio.sleep(0)  # other jobs of the same wave add theirs
         if self._output is not None and self._lines:
@@ -398,10 +371,14 @@ class OpenAIBatches:
         except BaseException:
             replies.close()
             raise
-        counts = batch.get("request_counts") or {}
-        missing: Literal["free", "paid"] = "paid" if counts.get("completed", answered) > answered else "free"
-        cancelled = batch["status"] == "cancelled" and waited and not self.cancels
-        return JobOutcome(job, replies, missing, cancelled)
+        if batch["status"] == "cancelled" and waited and not self.cancels:
+            return replies, JobError(
+                f"batch job {job.id} was cancelled at its provider: {len(replies)} of {len(job.lines)} requests were "
+                "answered, and those are kept. The same command again hands in the others."
+            )
+        if (batch.get("request_counts") or {}).get("completed", answered) > answered:
+            return replies, ReplyError(f"the output of batch job {job.id} lacks a reply that was paid for.")
+        return replies, NotExecutedError("no file of the job has it.", "ended")
 
     async def close(self) -> None:
         """As :meth:`BatchProvider.close`."""
