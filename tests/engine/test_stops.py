@@ -18,6 +18,7 @@ from .conftest import Scripted
 def rules(total=100, questions="ab", **options):
     allocator = Allocator(OKG(), Budget(total), [Question(id, options=2) for id in questions])
     fetcher = Fetcher([Scripted()])
+    options = {"first_traces": FirstTraces(1, keep_going=True), "monitor": ProgressMonitor(), "ids": []} | options
     return allocator, fetcher, StopRules(allocator, fetcher, **options)
 
 

@@ -59,9 +59,7 @@ def assemble(
     # A first wave of jobs is as it is.
     first = FirstTraces.of(allocator.budget, keep_going=spec.keeping.keep_going, alone=not spec.serving.batch_api)
     monitor = ProgressMonitor(spec.spending.target_consistency)
-    stops = StopRules(
-        allocator, fetcher, first_traces=first, monitor=monitor, ids=opened.ids, max_tokens=drawn.max_tokens
-    )
+    stops = StopRules(allocator, fetcher, first, monitor, opened.ids, drawn.max_tokens)
     wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
     wiring = Wiring(allocator, fetcher, ledger, opened, stops, wake, reuse)
     awaited = () if past is None else past(wiring, costs)

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Self
 
 from pets.engine.fetch import TraceRequest
@@ -39,9 +38,7 @@ class Ledger:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Write what is left."""
 
     async def admit(self, problem: Problem) -> None:
@@ -132,9 +129,7 @@ class RunLedger(Ledger):
         self._thread = ThreadPoolExecutor(1, "pets-ledger")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         try:
             if self._writer is not None:
                 await asyncio.wait([self._writer])

@@ -157,16 +157,14 @@ class FirstTraces:
     _error: str = ""  # of a trace that failed
 
     @classmethod
-    def of(
-        cls, budget: Budget, *, keep_going: bool = False, fewest: int = FEWEST_TRACES, alone: bool = True
-    ) -> "FirstTraces":
-        """As many as the budget allows, each at the price of the dearest, and ``fewest`` of a small one.
+    def of(cls, budget: Budget, *, keep_going: bool = False, alone: bool = True) -> "FirstTraces":
+        """As many as the budget allows, each at the price of the dearest, and a few of a small one.
 
         >>> [FirstTraces.of(Budget(total)).size for total in (5000, 160, 8)]
         [20, 16, 3]
         """
         amount = budget.total if budget.window is None else budget.window.amount
-        size = max(fewest, min(MAX_FIRST_TRACES, amount // budget.currency.hold // BUDGET_SHARE))
+        size = max(FEWEST_TRACES, min(MAX_FIRST_TRACES, amount // budget.currency.hold // BUDGET_SHARE))
         return cls(size, keep_going=keep_going, alone=alone)
 
     @property
@@ -238,10 +236,9 @@ class StopRules:
         self,
         allocator: Allocator,
         fetcher: Fetcher,
-        *,
-        first_traces: FirstTraces | None = None,
-        monitor: ProgressMonitor | None = None,
-        ids: list[str] | None = None,
+        first_traces: FirstTraces,
+        monitor: ProgressMonitor,
+        ids: list[str],
         max_tokens: int | None = None,
     ) -> None:
         self.drained = False
@@ -254,7 +251,7 @@ class StopRules:
         self.failures: dict[str, SamplerError] = {}
         """The last error of questions that were given up, or of which a trace was."""
         self._allocator, self._fetcher = allocator, fetcher
-        self._monitor, self._ids, self._max_tokens = monitor, ids or [], max_tokens
+        self._monitor, self._ids, self._max_tokens = monitor, ids, max_tokens
         self._refused: set[str] = set()  # questions
         self._losses: SamplerError | None = None
         self._had_traces = False
@@ -276,13 +273,13 @@ class StopRules:
     def ending(self) -> Ending | None:
         """Why nothing more is launched; ``None`` while the run goes on."""
         first = self.first_traces
-        if first is not None and first.failed and self._allocator.budget.affordable > 0:
+        if first.failed and self._allocator.budget.affordable > 0:
             return Ending("first traces", first.error(self._max_tokens))
         if self._losses is not None:
             return Ending("losses", self._losses)
         if self.drained:
             return Ending("drained")
-        if self._monitor is not None and self._ids and self.enough is None:
+        if self._ids and self.enough is None:
             self.enough = self._monitor.ending(self._allocator, self._ids)
         return None if self.enough is None else Ending(self.enough)
 
@@ -350,7 +347,7 @@ class Pacing:
         self._may_calm = self._may_calm and not self._stops.calm()
         in_flight, first = self._questions.in_flight, self._stops.first_traces
         room = self._pace.concurrency - in_flight
-        return room if first is None or first.passed else min(room, first.room(in_flight))
+        return room if first.passed else min(room, first.room(in_flight))
 
     def asked(self, allocator: Allocator) -> None:
         """Launches were asked for: keep in the ledger which wave is under way."""

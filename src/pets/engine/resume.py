@@ -598,8 +598,7 @@ class PastRun:
         for trace in run.traces(texts=False):
             on_trace(trace)
             wiring.fetcher.remember(trace, self._first)
-        if wiring.stops.first_traces is not None:
-            wiring.stops.first_traces.count_stored(run, wiring.questions.type_name(self._problems[0]))
+        wiring.stops.first_traces.count_stored(run, wiring.questions.type_name(self._problems[0]))
         pending = [Launch(id, number) for id, numbers in self.awaited for number in numbers]
         kind, labels = self._spec.confidence_kind, wiring.questions.labels_of
         adopt_run(wiring.allocator, run, labels, kind, pending, whole_wave=self._whole_wave)

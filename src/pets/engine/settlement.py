@@ -336,7 +336,7 @@ class Settlement:
         allocator.tell(counted)
         self._questions.back(question)
         first = self._stops.first_traces
-        if first is not None and not first.passed and trace.part is None:
+        if not first.passed and trace.part is None:
             first.count(trace, self._questions.type_name(question.problem))
         self._on_trace(trace)
 

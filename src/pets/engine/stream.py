@@ -280,7 +280,7 @@ class Stream(LiveRun):
         assert run is not None
         charge_lost(run)
         problems, answered = list(run.problems()), run.answered()
-        if problems and wiring.stops.first_traces is not None:
+        if problems:
             wiring.stops.first_traces.count_stored(run, questions.type_name(problems[0]))
         self._known = {problem.id for problem in problems}
         asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(problems)}

@@ -1,7 +1,7 @@
 """The fields of a request's body, read and checked; what is wrong raises an :class:`ApiError` that names the field."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pets.openai.errors import ApiError
@@ -38,10 +38,7 @@ def flag(fields: Mapping[str, Any], name: str, within: str = "") -> bool:
     >>> flag({"stream": True}, "stream"), flag({}, "include_usage", "stream_options.")
     (True, False)
     """
-    value = fields.get(name)
-    if value is not None and type(value) is not bool:
-        raise ApiError(f"'{within}{name}' is {_shown(value)}; expected true or false.", param=within + name)
-    return bool(value)
+    return bool(_checked(fields, name, "true or false", lambda value: type(value) is bool, within))
 
 
 def whole_number(fields: Mapping[str, Any], name: str, low: int, high: int, within: str = "") -> int | None:
@@ -50,7 +47,8 @@ def whole_number(fields: Mapping[str, Any], name: str, low: int, high: int, with
     >>> whole_number({"n": 8}, "n", 1, 128)
     8
     """
-    value: int | None = _within(fields, name, (int,), f"a whole number between {low} and {high}", within, low, high)
+    noun = f"a whole number between {low} and {high}"
+    value: int | None = _checked(fields, name, noun, lambda value: type(value) is int and low <= value <= high, within)
     return value
 
 
@@ -60,26 +58,19 @@ def number(fields: Mapping[str, Any], name: str, low: float, high: float, within
     >>> number({"temperature": 1}, "temperature", 0, 2)
     1.0
     """
-    value = _within(fields, name, (int, float), f"a number between {low:g} and {high:g}", within, low, high)
+    noun = f"a number between {low:g} and {high:g}"
+    value = _checked(fields, name, noun, lambda value: type(value) in (int, float) and low <= value <= high, within)
     return None if value is None else float(value)
-
-
-def _within(
-    fields: Mapping[str, Any], name: str, kinds: tuple[type, ...], noun: str, within: str, low: float, high: float
-) -> Any:
-    value = fields.get(name)
-    if value is not None and (type(value) not in kinds or not low <= value <= high):
-        raise ApiError(f"'{within}{name}' is {_shown(value)}; expected {noun}.", param=within + name)
-    return value
 
 
 def object_field(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A JSON object within the body, an empty one where it is missing."""
+    return _checked(fields, name, "an object", lambda value: isinstance(value, dict)) or {}
+
+
+def _checked(fields: Mapping[str, Any], name: str, noun: str, fits: Callable[[Any], bool], within: str = "") -> Any:
     value = fields.get(name)
-    if value is not None and not isinstance(value, dict):
-        raise ApiError(f"{name!r} is {_shown(value)}; expected an object.", param=name)
-    return value or {}
-
-
-def _shown(value: object) -> str:
-    return json.dumps(value)[:60]
+    if value is not None and not fits(value):
+        shown, path = json.dumps(value)[:60], within + name
+        raise ApiError(f"'{path}' is {shown}; expected {noun}.", param=path)
+    return value
