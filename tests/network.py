@@ -1,6 +1,7 @@
 """A network within the test: a function answers every request to a server, without a socket, on any clock."""
 
 import inspect
+import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from types import SimpleNamespace
@@ -34,11 +35,11 @@ async def _exchange(
     method: str,
     url: str,
     *,
-    data: bytes | AsyncIterator[bytes] | None,
+    data: bytes | io.BytesIO | None,
     headers: Mapping[str, str],
     **_: Any,
 ) -> AsyncIterator[Any]:
-    content = data if data is None or isinstance(data, bytes) else b"".join([piece async for piece in data])
+    content = data.getvalue() if isinstance(data, io.BytesIO) else data
     sent = httpx.Headers(dict(defaults))
     sent.update(headers)
     unknown = method == "GET" and str(url).endswith("/metrics")  # no handler answers for a server's counters

@@ -131,7 +131,7 @@ class Arrivals:
             if not (request.settling or request.over):
                 request.over = True
                 if request.endpoint is not None and request.written is not None:
-                    looks |= self._wiring.fetcher.stop_checks.cancelled(request.endpoint)
+                    looks |= self._wiring.fetcher.pool.stop_checks.cancelled(request.endpoint)
                 task.cancel()
                 requests[task] = request
         if requests:  # who cancels the caller cancels these as well: they end at once, and are charged all the same

@@ -162,7 +162,7 @@ class BatchFetcher(Fetcher):
         super().__init__(samplers, tries=tries if leaves else 1, patience_s=None, seed=seed)
         self._providers, self._leaves = batch_samplers(samplers), leaves
         self._receiving = 0
-        self.served = True  # what a job holds may be paid for whatever others say
+        self._served_at = 0.0  # what a job holds may be paid for whatever others say
 
     def not_coming(self, *, draining: bool) -> SamplerError | None:
         """As :meth:`Fetcher.not_coming`: while the run ends, jobs stay where they are."""

@@ -219,6 +219,8 @@ class EndpointPool:
         self.endpoints = [Endpoint(number, sampler, max_n, rpm, tpm) for number, sampler in enumerate(samplers)]
         self.shortest_s: float | None = None
         """How long the shortest trace took that was delivered, in this run or before it was resumed."""
+        self.faults: Counter[str] = Counter()  # of endpoints, and of all that asks them
+        self.stop_checks = StopChecks(self.faults)
         self.unknown_traces = 0  # of failures of unknown cost, since one was delivered
         self.last_failure = ""  # of these
         self.probe_at = 0.0  # where these were too many

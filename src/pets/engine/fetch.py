@@ -43,7 +43,7 @@ from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
 from pets.core.budget import Budget
-from pets.engine.endpoints import Endpoint, EndpointPool, StopChecks
+from pets.engine.endpoints import Endpoint, EndpointPool
 from pets.errors import BusyError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.prompts import text_bytes
 from pets.samplers import Completion, Prompt, Sampler, Sampling, Written
@@ -198,11 +198,9 @@ class Fetcher:
         seed: int = 0,
     ) -> None:
         self.pool = EndpointPool(samplers, max_n, rpm=rpm, tpm=tpm)
-        self.faults: Counter[str] = Counter()
+        self.faults = self.pool.faults
         """What went wrong, and how often."""
-        self.stop_checks, self.lengths = StopChecks(self.faults), TokenEstimator()
-        self.served = False
-        """Whether a request ever succeeded."""
+        self.lengths = TokenEstimator()
         self.unknown_traces = 0
         """Traces of failures of unknown cost."""
         self.outage: SamplerError | None = None
@@ -241,6 +239,11 @@ class Fetcher:
         timeless = self._patience_s is None or not answered  # a first contact ends by its tries
         gives_up_s = None if timeless else max(0.0, (self._patience_s or 0.0) - (now - since))
         return Outage(error, now - since, next_try_s, gives_up_s)
+
+    @property
+    def served(self) -> bool:
+        """Whether a request ever succeeded."""
+        return self._served_at > -math.inf
 
     def not_coming(self, *, draining: bool) -> SamplerError | None:
         """The error to raise when draining and no server can be reached; else ``None``."""
@@ -442,7 +445,7 @@ class Fetcher:
         if request.refused_n:
             endpoint.prove_n(max(request.size, received), request.prompt.sender, now)
         self._failing = self._outage_since = self.outage = None
-        self.served, self._served_at = True, now
+        self._served_at = now
         if endpoint.sampler.takes(request.turn):
             self._failing_models.discard(endpoint.sampler.name)
             return

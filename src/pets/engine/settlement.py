@@ -182,7 +182,7 @@ class Settlement:
             self._ledger.abandoned(request, ())
             self._arrivals.charge_abandoned(request.owner, self._attempt(request))
         if request.endpoint is not None:
-            self._fetcher.stop_checks.cancelled(request.endpoint)
+            self._fetcher.pool.stop_checks.cancelled(request.endpoint)
 
     # -- when its question is settled -----------------------------------------------------------------------------
 

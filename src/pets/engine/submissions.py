@@ -59,7 +59,7 @@ class VoteLimits:
     held: Mapping[int, Completion] = field(default_factory=dict)
 
 
-class Vote:
+class SubmittedVote:
     """A vote while it is under way, and what became of it: its ``answer``, or the ``error`` where no trace came back.
 
     ``timed_out``: the deadline came, and nothing else went wrong. ``retries`` attempts failed. The policy planned
@@ -92,20 +92,20 @@ class Submissions(Arrivals):
     """
 
     def __init__(self, wiring: Wiring, places: "Places", receiver: Callable[[], Receiver]) -> None:
-        self.votes: dict[str, Vote] = {}
+        self.votes: dict[str, SubmittedVote] = {}
         """Those under way, by id."""
         self.places = places
         super().__init__(wiring, Asking(Sampling(), Seeds(0)))
         self._receiver = receiver
 
-    async def submit(self, problem: Problem, limits: VoteLimits) -> Vote:
+    async def submit(self, problem: Problem, limits: VoteLimits) -> SubmittedVote:
         """Vote on a question until the policy, the deadline or a limit of its own ends it.
 
         Cancelled, it charges the requests in flight and gives back the rest.
         """
         payer, reader = limits.payer, limits.reader
         question = OpenQuestion(problem, position=limits.seed, keep_traces=True, payer=payer, reader=reader)
-        vote = self.votes[question.id] = Vote(question, limits)
+        vote = self.votes[question.id] = SubmittedVote(question, limits)
         try:
             async with asyncio.timeout_at(limits.deadline):
                 await (self._fetch_single(vote) if limits.single else self._vote(vote))
@@ -128,7 +128,7 @@ class Submissions(Arrivals):
             vote.answer = self._answer(vote)
         return vote
 
-    async def _vote(self, vote: Vote) -> None:
+    async def _vote(self, vote: SubmittedVote) -> None:
         """Let the policy decide until it has enough; the question's tasks are a group of its own."""
         self._wiring.allocator.add(replace(vote.question.question, hurry=vote.limits.hurry))
         self._wiring.questions.open(vote.question)
@@ -139,7 +139,7 @@ class Submissions(Arrivals):
         finally:
             self._leave(vote)
 
-    async def _fetch_single(self, vote: Vote) -> None:
+    async def _fetch_single(self, vote: SubmittedVote) -> None:
         """One trace, no vote."""
         vote.launched = 1
         self._wiring.questions.launched(vote.question, 1)
@@ -149,7 +149,7 @@ class Submissions(Arrivals):
         finally:
             self._wiring.questions.back(vote.question)
 
-    async def _fetch(self, vote: Vote, request: TraceRequest, receiver: Receiver) -> None:
+    async def _fetch(self, vote: SubmittedVote, request: TraceRequest, receiver: Receiver) -> None:
         """Fetch a request once there is a place for it; where there are fewer places than traces, a part of it."""
         completion = vote.limits.held.get(request.first) if request.reused else None
         if completion is not None:
@@ -165,7 +165,7 @@ class Submissions(Arrivals):
         finally:
             self.places.give_back(payer, size)
 
-    def _leave(self, vote: Vote) -> None:
+    def _leave(self, vote: SubmittedVote) -> None:
         """Withdraw a question: what was not sent is free again; requests in flight were charged by their tasks."""
         allocator, questions, question = self._wiring.allocator, self._wiring.questions, vote.question
         if vote.stopped == "policy" and not allocator.complete(question.id):
@@ -180,7 +180,7 @@ class Submissions(Arrivals):
         questions.back(question, questions.in_flight_of(question.id))
         self._wiring.wake()
 
-    def _answer(self, vote: Vote) -> Answer:
+    def _answer(self, vote: SubmittedVote) -> Answer:
         """The vote over the launch-order prefix of what came back; in a race over all of it."""
         policy, hurried = self._wiring.allocator.policy, bool(vote.question.totals.cancelled)
         return vote.question.answer(
@@ -235,7 +235,7 @@ class Submissions(Arrivals):
             except RuntimeError:  # its tasks are being cancelled: the vote is about to take all this back
                 work.close()
 
-    def _parts(self, vote: Vote, request: TraceRequest) -> list[TraceRequest]:
+    def _parts(self, vote: SubmittedVote, request: TraceRequest) -> list[TraceRequest]:
         """The request, what is held of it apart."""
         held = vote.limits.held
         if not held:
