@@ -104,7 +104,7 @@ def test_an_old_run_that_is_finished_takes_a_top_up(path):
 
 def test_an_old_gateways_spend_and_key_count(path):
     with closing(LedgerBackend(SQLiteStore(path))) as backend:
-        assert backend.keys.find(SECRET) == ApiKey("alice", budget=500)
+        assert backend.store.keys.find(SECRET) == ApiKey("alice", budget=500)
         ledger = GatewayLedger(backend, total=5000)
         assert ledger.total.spent == 19 + 4  # what was in flight when it was killed counts as spent
 
@@ -285,7 +285,7 @@ def test_the_command_of_a_golden_run_that_is_finished_pays_for_nothing(golden, s
 def test_the_keys_and_the_spend_of_a_golden_gateway_count(golden):
     held = HELD["gateway"]
     with closing(LedgerBackend(SQLiteStore(golden("gateway")))) as backend:
-        check_gateway(held, backend.keys, GatewayLedger(backend, total=5000))
+        check_gateway(held, backend.store.keys, GatewayLedger(backend, total=5000))
 
 
 def test_the_keys_and_the_spend_of_a_golden_shared_ledger_count(golden, monkeypatch):

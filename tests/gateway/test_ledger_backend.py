@@ -560,7 +560,7 @@ def test_a_gateway_that_was_killed_does_not_keep_the_next_from_another_unit(repl
 
 
 def test_keys_of_the_store_are_seen_soon(replica, postgres_url):
-    keys = replica().backend.keys
+    keys = replica().store.keys
 
     async def work():
         assert not keys.required and keys.find(None) is not None

@@ -10,7 +10,6 @@ from pets.mock.completions import CompletionRequest
 from pets.mock.faults import (
     FATAL_FAULTS,
     RESPONSE_FAULTS,
-    TokenBucket,
     draw_fatal_fault,
     draw_response_faults,
 )
@@ -60,7 +59,7 @@ def test_a_limit_that_makes_no_sense_is_refused(wrong):
 
 def test_a_bucket_fills_evenly_and_no_further_than_its_limit():
     now = 0.0
-    bucket = TokenBucket(RequestLimit(4, per_s=8.0), clock=lambda: now)
+    bucket = RequestLimit(4, per_s=8.0, clock=lambda: now)
     assert [bucket.take() for _ in range(5)] == [0.0] * 4 + [2.0]
     assert bucket.headers()[2] == (b"x-ratelimit-reset-requests", b"8000ms")
     now = 3.0

@@ -90,7 +90,7 @@ def build_gateway(
     allocator = _allocator(spec, mean_budget)
     servers = Upstream(upstream, models=models, key=key, headers=headers, timeout=spec.serving.timeout)
     backend = LedgerBackend(_ledger_store(store, durability), allocator)
-    keys = backend.keys
+    keys = backend.store.keys
     try:
         keys.check_units((currency or Currency()).unit)
         paid = None

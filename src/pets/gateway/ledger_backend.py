@@ -38,7 +38,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import PetsError, StateError
-from pets.gateway.auth import DAY_S, KeyStore
+from pets.gateway.auth import DAY_S
 from pets.gateway.ledger_store import (
     KEY_WINDOW,
     WINDOW,
@@ -80,11 +80,6 @@ class LedgerBackend:
         self._began: float | None = None  # when the transaction under way did
         self._thread = threading.Thread(target=self._work, name="pets-ledger", daemon=True)
         self._deadline: float | None = None  # until when the end is tried
-
-    @property
-    def keys(self) -> KeyStore:
-        """The store's API keys."""
-        return self.store.keys
 
     @property
     def failure(self) -> str | None:

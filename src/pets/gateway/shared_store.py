@@ -86,6 +86,7 @@ CHARGE = (
     "UPDATE ledger SET spent = held, delivered = 0 WHERE replica = $1 AND spent IS NULL "
     "RETURNING key, kind, rate_window, held, day"
 )
+RIVALS = "SELECT id, beat, name, settings FROM replicas WHERE ended IS NULL AND settings <> $1"
 OTHERS = "SELECT id, beat, share FROM replicas WHERE ended IS NULL AND id <> $1"
 WRITE = files(__package__).joinpath("write_ledger.sql").read_text("utf-8")
 CALL_WRITE = "SELECT * FROM pg_temp.write_ledger($1::bigint, $2::text[], $3::jsonb, $4::jsonb)"
@@ -117,10 +118,10 @@ class SharedStore(LedgerStore):
 
     def open(self, currency: Currency, rate_limit: SpendRateLimit | None) -> tuple[int, StoreSnapshot]:
         """As :meth:`LedgerStore.open`: become a replica."""
-        self.register(currency)
+        self._set_clock(*self.database.all(f"SELECT {NOW}")[0])
         if rate_limit is not None:
             self.window = rate_limit.window(self.now())
-            self.open_window()
+        self.register(currency)
         window, _ = self.window or ("", 0.0)
         names = [name for name in self.balance_names() if name == window or not name.startswith(WINDOW)]
         LOGGER.info("replica", extra={"fields": {"replica": self.replica, "name": self.name}})
@@ -130,7 +131,6 @@ class SharedStore(LedgerStore):
         """Become a replica; refused where another counts in other prices. The first of all adds up the ledger."""
         self._currency = currency
         self._prepare()  # a server that does not let us is heard of at the start, not at the first request
-        self._set_clock(*self.database.all(f"SELECT {NOW}")[0])
         self._known.clear()  # the balances may have been added up anew
         self._end_dead_rivals()
         with self.database.transaction() as transaction:
@@ -161,7 +161,7 @@ class SharedStore(LedgerStore):
 
     def _end_dead_rivals(self) -> None:
         """Charge what gateways that count in other prices had open, if their beat stands still; refused if not."""
-        rivals = self._rivals()
+        rivals = before = self.database.all(RIVALS, self.settings)
         if rivals:
             LOGGER.warning(
                 "%s: a gateway that counts in another unit or at another price was not stopped; it counts as gone if "
@@ -171,17 +171,12 @@ class SharedStore(LedgerStore):
         until = time.monotonic() + DEAD_AFTER_S
         while rivals and time.monotonic() < until:
             time.sleep(BEAT_S)
-            before, rivals = rivals, self._rivals()
-            for id, (beat, name, settings) in rivals.items():
-                if id not in before or beat != before[id][0]:
-                    raise self._refusal(name, settings)
-        for id, (beat, _, _) in rivals.items():
+            rivals = self.database.all(RIVALS, self.settings)
+            for row in rivals:
+                if row not in before:  # it has just begun, or its beat goes on
+                    raise self._refusal(*row[2:])
+        for id, beat, _, _ in rivals:
             self.end_replica(id, beat)
-
-    def _rivals(self) -> dict[int, tuple[int, str, str]]:
-        """The beat, name and settings of replicas that count in other prices."""
-        sql = "SELECT id, beat, name, settings FROM replicas WHERE ended IS NULL AND settings <> ?1"
-        return {id: (beat, name, settings) for id, beat, name, settings in self.database.all(sql, self.settings)}
 
     def _refusal(self, name: str, settings: str) -> StateError:
         return StateError(
@@ -323,13 +318,8 @@ class SharedStore(LedgerStore):
                 transaction.execute(DROP_WINDOWS, ([name.rpartition(" ")[0] + " " for name in first], first))
         self._known.update(names)
 
-    def open_window(self) -> None:
-        """Make the balance of the present window from the ledger, where nobody has."""
-        with self.database.transaction() as transaction:
-            transaction.execute(REPLICA_LOCK)
-            self._open_window(transaction)
-
     def _open_window(self, transaction: Database) -> None:
+        """Make the balance of the present window from the ledger, where nobody has."""
         if self.window is None:
             return
         name, since = self.window

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pets.mock.completions import CompletionResponse, whole_body
+from pets.mock.completions import CompletionResponse
 from pets.mock.faults import BatchFault
 from pets.mock.model import MockModel
 from pets.openai.batch import MAX_FILE_BYTES, MAX_REQUESTS
@@ -209,7 +209,7 @@ class MockBatches:
             else:
                 completed += 1
                 self._mock.count_served(line.response)
-                output.append(self._result(line.custom_id, (200, whole_body(line.response)), None))
+                output.append(self._result(line.custom_id, (200, line.response.whole()), None))
         job.batch.update({"status": status, f"{status}_at": int(time.time())})
         job.batch["request_counts"] |= {"completed": completed, "failed": len(errors)}
         for name, lines in (("output", output), ("error", errors)):

@@ -181,6 +181,12 @@ class CompletionResponse:
         cached = {} if self.cached_tokens is None else {"prompt_tokens_details": {"cached_tokens": self.cached_tokens}}
         return json.dumps({**usage, "total_tokens": self.prompt_tokens + tokens, **cached})
 
+    def whole(self) -> bytes:
+        """The response as one JSON object."""
+        kind = "chat.completion" if self.request.chat else "text_completion"
+        choices = ",".join(self._choice(index, choice) for index, choice in enumerate(self.choices))
+        return f'{self._head(kind)},"choices":[{choices}],"usage":{self.usage()}}}'.encode()
+
     def steps(self) -> Iterator[str]:
         """The events of a stream: one string per step, in which every choice that goes on gives one token."""
         streams = [self._events(index, choice) for index, choice in enumerate(self.choices)]
@@ -195,9 +201,21 @@ class CompletionResponse:
         usage = f'data: {self._head()},"choices":[],"usage":{self.usage()}}}\n\n' if self.request.include_usage else ""
         return usage + DONE
 
-    def _head(self) -> str:
-        kind = "chat.completion.chunk" if self.request.chat else "text_completion"
+    def _head(self, kind: str | None = None) -> str:
+        """The beginning of the response, or of an event."""
+        kind = kind or ("chat.completion.chunk" if self.request.chat else "text_completion")
         return f'{{"id":"{self.id}","object":"{kind}","created":{self.created},"model":{json.dumps(self.model)}'
+
+    def _choice(self, index: int, choice: TraceText) -> str:
+        text, logprobs, pieces = json.dumps(choice.text), "null", choice.pieces
+        content = self.structured(index) or f'"content":{text}'
+        body = f'"message":{{"role":"assistant",{content}}}' if self.request.chat else f'"text":{text}'
+        if self.top is not None and self.request.chat:
+            logprobs = f'{{"content":[{",".join(chat_content(choice.spec, pieces, self.top))}]}}'
+        elif self.top is not None:
+            logprobs = completion_form(pieces, completion_logprobs(choice.spec, pieces, self.top))
+        ids = self.token_ids(range(choice.tokens))
+        return f'{{"index":{index},{body},{ids}"logprobs":{logprobs},"finish_reason":"{self.finish(index)}"}}'
 
     def _tail(self, tokens: int) -> str:
         """The end of an event after so many tokens of its choice."""
@@ -253,29 +271,3 @@ def json_answer(spec: TraceSpec) -> str:
     """
     members = [("answer", spec.answer), ("reason", f"mood {spec.mood:g}")]
     return json.dumps(dict(members if spec.mood < 0.5 else members[::-1]))
-
-
-def whole_body(response: CompletionResponse) -> bytes:
-    """The response as one JSON object."""
-    kind = "chat.completion" if response.request.chat else "text_completion"
-    choices = ",".join(_choice(response, index, choice) for index, choice in enumerate(response.choices))
-    return (
-        f'{{"id":"{response.id}","object":"{kind}","created":{response.created},"model":{json.dumps(response.model)},'
-        f'"choices":[{choices}],"usage":{response.usage()}}}'
-    ).encode()
-
-
-def _choice(response: CompletionResponse, index: int, choice: TraceText) -> str:
-    text, logprobs = json.dumps(choice.text), "null"
-    content = response.structured(index) or f'"content":{text}'
-    body = f'"message":{{"role":"assistant",{content}}}' if response.request.chat else f'"text":{text}'
-    if response.top is not None:
-        pieces = choice.pieces
-        if response.request.chat:
-            entries = ",".join(chat_content(choice.spec, pieces, response.top))
-            logprobs = f'{{"content":[{entries}]}}'
-        else:
-            tops = completion_logprobs(choice.spec, pieces, response.top)
-            logprobs = completion_form(pieces, tops)
-    ids = response.token_ids(range(choice.tokens))
-    return f'{{"index":{index},{body},{ids}"logprobs":{logprobs},"finish_reason":"{response.finish(index)}"}}'

@@ -85,31 +85,19 @@ def draw_response_faults(faults: Faults, rng: random.Random) -> frozenset[Respon
     return frozenset(name for name in RESPONSE_FAULTS if (rate := getattr(faults, name)) and rng.random() < rate)
 
 
-@dataclass(frozen=True, slots=True)
 class RequestLimit:
-    """At most ``requests`` at once; what was used comes back evenly, all of it within ``per_s`` seconds."""
+    """At most ``requests`` at once; what was used comes back evenly, all of it within ``per_s`` seconds.
 
-    requests: int
-    per_s: float = 60.0
-
-    def __post_init__(self) -> None:
-        if self.requests < 1 or not 0 < self.per_s < math.inf:
-            raise InputError(
-                f"a limit is at least 1 request in more than 0 seconds; got {self.requests}, {self.per_s}."
-            )
-
-
-class TokenBucket:
-    """A :class:`RequestLimit` while it is used; ``clock`` gives seconds.
-
-    >>> bucket = TokenBucket(RequestLimit(2, per_s=10.0), clock=lambda: 0.0)
-    >>> [bucket.take() for _ in range(3)]
+    >>> limit = RequestLimit(2, per_s=10.0, clock=lambda: 0.0)
+    >>> [limit.take() for _ in range(3)]
     [0.0, 0.0, 5.0]
     """
 
-    def __init__(self, limit: RequestLimit, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limit, self._clock = limit, clock
-        self._level, self._updated = float(limit.requests), clock()
+    def __init__(self, requests: int, per_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        if requests < 1 or not 0 < per_s < math.inf:
+            raise InputError(f"a limit is at least 1 request in more than 0 seconds; got {requests}, {per_s}.")
+        self._requests, self._request_s, self._clock = requests, per_s / requests, clock
+        self._level, self._updated = float(requests), clock()
 
     def take(self) -> float:
         """Take one request and return 0, or return the seconds until there is one to take."""
@@ -117,20 +105,16 @@ class TokenBucket:
         if self._level >= 1:
             self._level -= 1
             return 0.0
-        return (1 - self._level) * self._limit.per_s / self._limit.requests
+        return (1 - self._level) * self._request_s
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The limit, what is left of it, and when all of it will be back, as OpenAI's servers say it."""
         self._refill()
-        reset_s = (self._limit.requests - self._level) * self._limit.per_s / self._limit.requests
-        texts = {
-            "limit": str(self._limit.requests),
-            "remaining": str(int(self._level)),
-            "reset": f"{math.ceil(reset_s * 1e3)}ms",
-        }
+        reset_ms = math.ceil((self._requests - self._level) * self._request_s * 1e3)
+        texts = {"limit": str(self._requests), "remaining": str(int(self._level)), "reset": f"{reset_ms}ms"}
         return [(f"x-ratelimit-{name}-requests".encode(), text.encode()) for name, text in texts.items()]
 
     def _refill(self) -> None:
         now = self._clock()
-        refill = (now - self._updated) * self._limit.requests / self._limit.per_s
-        self._level, self._updated = min(float(self._limit.requests), self._level + refill), now
+        self._level = min(float(self._requests), self._level + (now - self._updated) / self._request_s)
+        self._updated = now

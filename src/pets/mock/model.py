@@ -14,15 +14,7 @@ from typing import Any
 from pets.errors import InputError
 from pets.mock.answers import AnswerSource
 from pets.mock.completions import CompletionRequest, CompletionResponse, parse_request, prompt_tokens
-from pets.mock.faults import (
-    FatalFault,
-    Faults,
-    RequestLimit,
-    ResponseFault,
-    TokenBucket,
-    draw_fatal_fault,
-    draw_response_faults,
-)
+from pets.mock.faults import FatalFault, Faults, RequestLimit, ResponseFault, draw_fatal_fault, draw_response_faults
 from pets.mock.traces import TraceText, render
 from pets.openai.errors import ApiError
 
@@ -105,14 +97,14 @@ class MockModel:
         self.max_model_len, self.seed = max_model_len, seed
         self.stats = MockStats()
         self._cached_prompts: set[str] | None = set() if prompt_cache else None
-        self._bucket = None if request_limit is None else TokenBucket(request_limit)
+        self._request_limit = request_limit
         self._matcher, self._on_unmatched = QuestionMatcher(answers.ids(), prompts), on_unmatched
         self._seeds, self._alike = random.Random(f"seeds {seed}"), Counter[int]()
         self._numbers = itertools.count(1)
 
     def rate_limit_headers(self) -> list[tuple[bytes, bytes]]:
         """The ``x-ratelimit-*`` headers of the next response; none where requests are not limited."""
-        return [] if self._bucket is None else self._bucket.headers()
+        return [] if self._request_limit is None else self._request_limit.headers()
 
     def parse(self, body: bytes, chat: bool) -> CompletionRequest:
         """The request that a body is; what is wrong with it raises an :class:`ApiError`."""
@@ -120,7 +112,7 @@ class MockModel:
 
     def admit(self, request: CompletionRequest) -> None:
         """Refuse a request that comes too soon, or wants more choices than there are slots or tokens than there are."""
-        if self._bucket is not None and (wait_s := self._bucket.take()) > 0:
+        if self._request_limit is not None and (wait_s := self._request_limit.take()) > 0:
             self.stats.faults["request_limit"] += 1
             raise ApiError("Rate limit reached.", status=429, code="rate_limit_exceeded", retry_after=wait_s)
         if self.n_limit is not None and request.n > self.n_limit:

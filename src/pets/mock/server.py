@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pets.mock.batches import MockBatches
-from pets.mock.completions import DONE, ERROR, CompletionResponse, check_model, whole_body
+from pets.mock.completions import DONE, ERROR, CompletionResponse, check_model
 from pets.mock.faults import FatalFault
 from pets.mock.model import MockModel
 from pets.openai.asgi import CLOSE_CONNECTION, IS_CLOSING, JSON, ClientGoneError, Exchange
@@ -232,7 +232,7 @@ class _Completions:
         if seconds and not await exchange.wait(seconds):
             await self._lose(response, (clock() - started) * mock.tokens_per_second)
             return
-        body = whole_body(response)
+        body = response.whole()
         if fault is None:
             mock.count_served(response)
             await exchange.respond(200, body, mock.rate_limit_headers())
