@@ -13,7 +13,6 @@ import json
 import secrets
 import time
 from base64 import b64decode
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from pets.engine.endpoints import RateWindow
 from pets.errors import InputError, StateError
 from pets.openai.errors import ApiError
 from pets.patterns import Pattern, escape
@@ -30,8 +30,11 @@ from pets.store.database import Database
 KEY_NAME = Pattern(r"[A-Za-z0-9._-]{1,64}")
 KEY_PREFIX = "pets-"
 COLUMNS = "name, budget, admin, unit, rpm, expires, models, budget_window"  # of a key, as it is made from its row
+FIND = (
+    f"SELECT {COLUMNS}, EXISTS (SELECT 1 FROM api_keys o WHERE o.revoked IS NULL AND o.hash <> k.hash) "
+    "FROM api_keys k WHERE hash = ? AND revoked IS NULL"
+)
 MAX_RPM = 1_000_000
-MINUTE_S = 60.0
 
 BudgetWindow = Literal["day", "week", "month"]
 BUDGET_WINDOWS: tuple[BudgetWindow, ...] = ("day", "week", "month")
@@ -118,18 +121,16 @@ class KeyStore:
 
     def find(self, secret: str | None) -> ApiKey | None:
         """The key with this secret, or None. Read from the store each time: another process may add and revoke."""
-        if secret is not None:
-            # Looked up by its hash: how long that takes says nothing about any key.
-            sql = (
-                f"SELECT {COLUMNS}, "
-                "EXISTS (SELECT 1 FROM api_keys o WHERE o.revoked IS NULL AND o.hash <> k.hash) "
-                "FROM api_keys k WHERE hash = ? AND revoked IS NULL"
-            )
-            if (row := self._database.one(sql, _hash(secret))) is not None:
-                *about, several = row
-                self.several = bool(several)
-                return _key(*about)
-        return None if self.required else ANYBODY
+        # Looked up by its hash: how long that takes says nothing about any key.
+        key = None if secret is None else self._find(_hash(secret))
+        return key or (None if self.required else ANYBODY)
+
+    def _find(self, digest: str) -> ApiKey | None:
+        if (row := self._database.one(FIND, digest)) is None:
+            return None
+        *about, several = row
+        self.several = bool(several)
+        return _key(*about)
 
     def all(self) -> list[tuple[ApiKey, float, float | None]]:
         """Every key, with the times of its creation and of its revocation."""
@@ -156,8 +157,8 @@ class KeyStore:
 
     def check_units(self, unit: str) -> None:
         """``InputError`` where a key's budget is in another unit than the gateway counts."""
-        for key, _, revoked in self.all():
-            if revoked is None and not key.is_in(unit):
+        for key in self.active():
+            if not key.is_in(unit):
                 raise InputError(
                     f"the budget of key {key.name!r} is in {unit_shown(key.unit)}, this gateway counts "
                     f"{unit_shown(unit)}. Start it with a --budget (or --price) in that unit, or revoke the key."
@@ -218,10 +219,8 @@ class CachedKeyStore(KeyStore):
         """As :attr:`KeyStore.required`."""
         return self._required
 
-    def find(self, secret: str | None) -> ApiKey | None:
-        """As :meth:`KeyStore.find`."""
-        key = None if secret is None else self._by_hash.get(_hash(secret))
-        return key or (None if self._required else ANYBODY)
+    def _find(self, digest: str) -> ApiKey | None:
+        return self._by_hash.get(digest)
 
     def active(self) -> list[ApiKey]:
         """As :meth:`KeyStore.active`."""
@@ -271,27 +270,25 @@ class RequestRates:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._sent: dict[str, deque[float]] = {}  # when each key's requests of the last minute came
+        self._sent: dict[str, RateWindow] = {}  # each key's requests of the last minute
 
     def check(self, key: ApiKey, gateways: int = 1) -> None:
         """Count a request, or refuse it with 429 until one of the last minute is a minute old."""
         if key.rpm is None:
             self._sent.pop(key.name, None)
             return
-        now, sent = self._clock(), self._sent.setdefault(key.name, deque())
-        while sent and sent[0] <= now - MINUTE_S:
-            sent.popleft()
-        most = max(1, key.rpm // gateways)
-        if len(sent) >= most:
-            share = f", {most} of them to each of {gateways} gateways" if gateways > 1 else ""
+        now, sent = self._clock(), self._sent.setdefault(key.name, RateWindow(key.rpm))
+        sent.limit = max(1, key.rpm // gateways)
+        if wait_s := sent.wait_s(1, now):
+            share = f", {sent.limit} of them to each of {gateways} gateways" if gateways > 1 else ""
             raise ApiError(
                 f"This key may send {key.rpm} request{'s' * (key.rpm > 1)} per minute{share}.",
                 status=429,
                 code="rate_limit_exceeded",
-                retry_after=sent[len(sent) - most] + MINUTE_S - now,
+                retry_after=wait_s,
                 should_retry=True,
             )
-        sent.append(now)
+        sent.take(1, now)
 
 
 def refuse_foreign_site(
