@@ -133,9 +133,11 @@ async def ask_in_process(state, pets=None, headers=None, **fields):
 
 
 @contextlib.contextmanager
-def open_ledger(location, clock=time.time, **options):
+def open_ledger(location, clock=time.time, durability="process", **options):
     """The ledger of a store, a file's or a server's; what is left is written at the end."""
-    backend = LedgerBackend((SharedStore if is_shared(location) else SQLiteStore)(location, clock=clock))
+    is_server = is_shared(location)
+    store = SharedStore(location, clock=clock) if is_server else SQLiteStore(location, durability, clock)
+    backend = LedgerBackend(store)
     with contextlib.closing(backend):
         yield GatewayLedger(backend, **options)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 import sqlite3
 from types import SimpleNamespace
 
@@ -373,6 +374,51 @@ def test_a_client_that_goes_while_the_disk_is_full_is_given_back_once(backend, m
         assert (total.spent, total.held) == (0, 2) and {2: 0} | rows(backend) == {1: None, 2: 0, 3: None}
 
     write(backend, work)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("durability", ["process", "machine"])
+def test_balances_are_the_sums_of_the_rows_whatever_fails_and_whoever_goes(store, monkeypatch, durability, seed):
+    monkeypatch.setattr(ledger_backend, "RETRY_S", 0.001)
+    rng, breaks = random.Random(seed), random.Random(seed)
+    with open_ledger(store, durability=durability, total=200) as ledger:
+        backend_store = ledger.backend.store
+        at_once, commit = backend_store.commit_at_once, backend_store.commit
+
+        def shaky(operations):
+            if breaks.random() < 0.2:
+                raise StateError("disk I/O error")
+            return commit(operations)
+
+        backend_store.commit_at_once = lambda operations: None if breaks.random() < 0.3 else at_once(operations)
+        backend_store.commit = shaky
+
+        async def ask():
+            await asyncio.sleep(0.1 * rng.random())
+            with contextlib.suppress(ApiError):
+                if (reservation := await reserve(ledger, ApiKey("carol"), rng.randrange(1, 4))) is not None:
+                    try:
+                        await asyncio.sleep(0.1 * rng.random())
+                    finally:
+                        ledger.settle(reservation, Charge(rng.randrange(reservation.held + 1), 1))
+
+        async def work():
+            tasks = [asyncio.create_task(ask()) for _ in range(100)]
+            for task in rng.sample(tasks, 30):
+                await asyncio.sleep(0.003)
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            backend_store.commit = commit
+            await until(lambda: ledger.backend.failure is None and not rows("spent IS NULL"))
+            assert await reserve(ledger, BOB, 1) is not None  # with it, all that was before
+            spent = sum(amount for _, amount in rows("spent IS NOT NULL"))
+            assert spent and (ledger.total.spent, ledger.total.held) == (spent, 1)
+            assert (ledger.balance_of("carol").spent, ledger.balance_of("carol").held) == (spent, 0)
+
+        def rows(where):
+            return backend_store.reader.all(f"SELECT id, spent FROM ledger WHERE {where}")
+
+        asyncio.run(work())
 
 
 def test_a_store_that_another_process_kept_for_too_long_heals_too(backend, store, monkeypatch):
