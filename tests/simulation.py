@@ -49,7 +49,7 @@ from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
 from pets.engine.budget import model_shares
 from pets.engine.fetch import Fetcher
-from pets.engine.sources import Sources, mixed
+from pets.engine.sources import Servers, sources_of
 from pets.engine.stream import Stream
 from pets.engine.submissions import Places, VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
@@ -273,7 +273,7 @@ class World:
     def samplers(self) -> list[Sampler]:
         """The server, or those of several models that vote together."""
         models = RunSpec.of(models=model_shares(self.models))
-        return mixed(models, {name: [s] for name, s in self.servers.items()}) if self.models else [self.server]
+        return list(sources_of(Servers(sampler=self.servers), models).samplers) if self.models else [self.server]
 
     def check_rest(self) -> None:
         """The laws that hold when a life has ended by itself."""
@@ -522,7 +522,7 @@ class StreamWorld(RunWorld):
 
         if runs := self.runs():
             self.adopted = runs[-1].spent
-            stream = Stream.resume(self.store, "last", lambda spec, record: Sources(self.samplers()), answer)
+            stream = Stream.resume(self.store, "last", Servers(sampler=self.samplers()), answer)
         else:
             stream = make_stream(self.settings, self.samplers(), answer, store=self.store)
         async with stream as running:

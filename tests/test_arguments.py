@@ -125,13 +125,13 @@ def test_one_policy_may_stand_alone():
 
 
 FITTING = [
-    (3, int), (np.int64(3), int), (3, float), (np.float64(0.5), float), (None, int | None), ("a", Literal["b"]),
+    (3, int), (np.int64(3), int), (3, float), (np.float64(0.5), float), (None, int | None), ("b", Literal["a", "b"]),
     ((), tuple[str, ...]), (("a",), tuple[str, ...]), (["a", None], Sequence[str | None]),
     ({"a": [1]}, Mapping[str, Any]), ((x for x in "ab"), Iterable[str]), (print, Callable[[int], None]),
     ("a", str | Sequence[str]), (WRONG, Any),
 ]  # fmt: skip
 REFUSED = [
-    ("3", int), (0.5, int), ("0.5", float), (None, int), (1, Literal["b"]), (["a"], tuple[str, ...]),
+    ("3", int), (0.5, int), ("0.5", float), (None, int), ("a", Literal["b"]), (["a"], tuple[str, ...]),
     (("a", 1), tuple[str, ...]), ("ab", Sequence[str]), ([1], Sequence[str]), ({"a": 1}, Mapping[str, str]),
     ({1: "a"}, Mapping[str, str]), (3, Iterable[str]), ("print", Callable[[int], None]), (3, str | Sequence[str]),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.budget import TokenPrice, model_shares
-from pets.engine.sources import sources_of
+from pets.engine.sources import Servers, sources_of
 from pets.engine.stream import Stream
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running
@@ -80,7 +80,7 @@ def stream(urls, folder):
         models = model_shares(list(urls))
         spec = RunSpec.of(sampling=Sampling(MAX_TOKENS), price=TokenPrice.parse(PRICE), models=models)
         settings = stream_settings(Uniform(), budget, spec, QUESTIONS)
-        sources = sources_of(None, urls if models else urls["a"], "a", None, None, spec)
+        sources = sources_of(Servers(urls if models else urls["a"], "a"), spec)
         async with Stream(settings.spec, sources, lambda answer: None, budget=budget, store=folder / "runs.db") as live:
             await live.run(arriving())
         return budget.spent

@@ -7,10 +7,9 @@ them off.
 
 import asyncio
 import re
-import threading
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import AsyncExitStack, contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
@@ -21,7 +20,7 @@ from pets.cluster import RayCluster
 from pets.core.allocator import Allocator
 from pets.core.policy import Policy
 from pets.engine.assemble import assemble_submissions, fetcher_of
-from pets.engine.budget import Models, model_name, model_shares
+from pets.engine.budget import Models
 from pets.engine.progress import AnswerSummary, Solution
 from pets.engine.progress_line import ProgressLine
 from pets.engine.question import Answer
@@ -29,7 +28,7 @@ from pets.engine.record import Recording
 from pets.engine.record import record as write_recording
 from pets.engine.resume import Questions, problem_of, question_set_of
 from pets.engine.run import Engine
-from pets.engine.sources import Endpoints, Keys, Samplers, Sources, sources_of
+from pets.engine.sources import Endpoints, Keys, Samplers, Servers, sources_of
 from pets.engine.spec import SECTIONS, TOP_LOGPROBS, RunOptions, RunSpec
 from pets.engine.stream import Stream, plan_defaults, planned, stream_budget
 from pets.engine.submissions import Places, VoteLimits
@@ -258,7 +257,9 @@ async def stream(
             spec = spec.with_options(sampling=replace(question_set.sampling, top_logprobs=None))
         if plan is not None and "policy" in options:
             raise InputError("a plan brings its own policy: leave out the policy, or the plan.")
-        spec, sources = _sources(spec.with_options(**options), endpoint, model, key, headers, sampler)
+        servers = Servers(endpoint, model, key, headers, sampler)
+        spec = servers.named_in(spec.with_options(**options))
+        sources = sources_of(servers, spec)
         problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
         answers: asyncio.Queue[Answer | None] = asyncio.Queue()
         line = ProgressLine(progress)
@@ -313,8 +314,9 @@ class Voter:
         sampler: AnySampler = None,
         **options: Unpack[StreamOptions],
     ) -> None:
-        spec = RunSpec.of(**plan_defaults(None)).with_options(**options)
-        spec, self._sources = _sources(spec, endpoint, model, key, headers, sampler)
+        servers = Servers(endpoint, model, key, headers, sampler)
+        spec = servers.named_in(RunSpec.of(**plan_defaults(None)).with_options(**options))
+        self._sources = sources_of(servers, spec)
         self._spec = planned(spec, None, self._sources).check("stream")
         self.budget = stream_budget(self._spec, self._sources.model)
         """What may be spent, and what is."""
@@ -323,15 +325,14 @@ class Voter:
         fetcher = fetcher_of(self._spec, self._sources, patience_s=None)
         places = Places(self._spec.pacing.in_flight)
         self._driver, self._submissions = assemble_submissions(allocator, fetcher, places, spec=self._spec)
-        self._samplers, self._asked = AsyncExitStack(), 0
+        self._samplers, self._asked = self._sources.opened(), 0
 
     async def __aenter__(self) -> Self:
-        for sampler in self._sources.samplers:
-            await self._samplers.enter_async_context(sampler)
+        await self._samplers.__aenter__()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._samplers.aclose()
+        await self._samplers.__aexit__(None, None, None)
 
     async def ask(self, question: str | Problem | Mapping[str, Any], *, timeout: float = ASK_TIMEOUT_S) -> Answer:
         """The vote on a question, over what has come back after ``timeout`` seconds at the latest.
@@ -384,7 +385,9 @@ def record(
     if path.suffix != ".jsonl":
         raise InputError(f'"{path}" must end in .jsonl: it grows by lines.')
     drawn = RunSpec(sampling=replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)).with_options(**options)
-    spec, sources = _sources(drawn, endpoint, model, key, headers, sampler)
+    servers = Servers(endpoint, model, key, headers, sampler)
+    spec = servers.named_in(drawn)
+    sources = sources_of(servers, spec)
     problems = question_set.problems
     if isinstance(answer, str):
         problems = tuple(replace(problem, answer_type=answer) for problem in problems)
@@ -395,9 +398,7 @@ def record(
     async def run() -> None:
         with ProgressLine(progress) as line:
             line.say(f"Traces are kept in {path}; the same call again goes on with it.")
-            async with AsyncExitStack() as stack:
-                for source in sources.samplers:
-                    await stack.enter_async_context(source)
+            async with sources.opened():
                 await write_recording(recording, sources.samplers, path, line.counter("questions"))
 
     _run_to_end(run())
@@ -477,20 +478,6 @@ def replay(
     return ReplayResults(results)
 
 
-def _sources(
-    spec: RunSpec,
-    endpoint: Endpoints | None,
-    model: Models | None,
-    key: Keys,
-    headers: Mapping[str, str] | None,
-    sampler: AnySampler,
-) -> tuple[RunSpec, Sources]:
-    """The spec with its models, and whom it asks."""
-    spec = spec.with_options(models=model_shares(model), headers=tuple(sorted(headers or ())))
-    name = ", ".join(map(str, spec.serving.models)) or model_name(model)
-    return spec, sources_of(sampler, endpoint, name, key, headers, spec)
-
-
 async def _arriving(questions: Any) -> AsyncIterator[Problem]:
     """Questions of a list or an asynchronous iterator, as problems."""
     if not isinstance(questions, AsyncIterable):
@@ -509,29 +496,22 @@ def _run_to_end(work: Coroutine[Any, Any, Returned]) -> Returned:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    outcome: Future[Returned] = Future()
-    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    loop = runner.get_loop()
+    task = loop.create_task(work)
 
-    async def noted() -> Returned:
-        task = asyncio.current_task()
-        assert task is not None
-        running.set_result((asyncio.get_running_loop(), task))
-        return await work
+    async def ended() -> Returned:
+        return await task
 
-    def run() -> None:
+    def run() -> Returned:
+        with runner:
+            return runner.run(ended())
+
+    with ThreadPoolExecutor(1, "pets-run") as thread:
+        outcome = thread.submit(run)
         try:
-            outcome.set_result(asyncio.run(noted()))
-        except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
-            outcome.set_exception(error)
-
-    thread = threading.Thread(target=run, name="pets-run")
-    thread.start()
-    try:
-        return outcome.result()
-    except KeyboardInterrupt:  # a notebook's Stop: nothing more is asked, and a store is left whole
-        loop, task = running.result()
-        with suppress(RuntimeError):  # it has ended meanwhile
-            loop.call_soon_threadsafe(task.cancel)
-        raise
-    finally:
-        thread.join()
+            return outcome.result()
+        except KeyboardInterrupt:  # a notebook's Stop: nothing more is asked, and a store is left whole
+            with suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(task.cancel)
+            raise

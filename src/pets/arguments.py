@@ -49,12 +49,12 @@ class Interval:
 def setting(
     default: Any = MISSING,
     text: str | None = None,
+    verbs: Sequence[str] | None = None,
+    within: Interval | None = None,
     *,
     factory: Any = MISSING,
     metavar: str | None = None,
-    within: Interval | None = None,
     flags: Sequence[str] = (),
-    verbs: Sequence[str] | None = None,
     operational: bool = False,
     rare: bool = False,
     hashed: bool | None = None,
@@ -134,7 +134,7 @@ def _fits(value: object, hint: Any) -> bool:
     if origin in (Union, UnionType):
         return any(map(_fits, repeat(value), args))
     if origin is Literal:
-        return type(value) in set(map(type, args))  # which one is the callee's to say
+        return value in args
     if (origin is tuple and args[1:] == (...,)) or origin in (Sequence, list):
         is_text = isinstance(value, str)  # a sequence of texts to Python, and not to its users
         return isinstance(value, Sequence) and isinstance(value, origin) and not is_text and _all_fit(value, args[0])

@@ -16,7 +16,7 @@ from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import MOST_UNKNOWN_TRACES, PROBE_S, Fetcher
 from pets.engine.question import Answer
 from pets.engine.record import Recording, record
-from pets.engine.sources import Sources
+from pets.engine.sources import Servers
 from pets.engine.stream import Stream
 from pets.engine.submissions import Places, VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
@@ -466,7 +466,7 @@ def test_a_stream_that_loses_too_much_ends_with_the_reason_and_goes_on_when_it_i
         run_simulated(go(make_stream(settings, [sampler], answers.append, store=tmp_path / "runs.db")))
     assert 20 <= sampler.lost <= 20 + 8 and spent_in(tmp_path) == sampler.delivered + sampler.lost
     good = Faulty()
-    run_simulated(go(Stream.resume(tmp_path / "runs.db", "last", lambda spec, record: Sources([good]), answers.append)))
+    run_simulated(go(Stream.resume(tmp_path / "runs.db", "last", Servers(sampler=[good]), answers.append)))
     assert sorted(answer.id for answer in answers) == sorted(problem.id for problem in problems)
     assert spent_in(tmp_path) == sampler.delivered + sampler.lost + good.delivered <= 40 * TRACES
 

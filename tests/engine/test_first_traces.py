@@ -7,7 +7,7 @@ import pytest
 from pets.core.budget import Budget, Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.pacing import FirstTraces
-from pets.engine.sources import Sources
+from pets.engine.sources import Servers
 from pets.engine.stream import Stream
 from pets.errors import BusyError, FirstTracesError
 from pets.policies.uniform import Uniform
@@ -181,9 +181,7 @@ def test_a_stream_that_begins_badly_answers_nothing_and_can_go_on(tmp_path):
     assert model.traces == 16 and not answers
 
     async def resume(**options):
-        async with Stream.resume(
-            path, "last", lambda spec, record: Sources([model]), answers.append, **options
-        ) as stream:
+        async with Stream.resume(path, "last", Servers(sampler=[model]), answers.append, **options) as stream:
             await stream.run(arriving(TWENTY))
 
     with pytest.raises(FirstTracesError):

@@ -6,8 +6,10 @@ import pytest
 
 from pets.core.budget import Budget
 from pets.engine import Engine
-from pets.engine.resume import open_run, question_set_of, reopen_run
-from pets.errors import InputError, StateError
+from pets.engine.resume import bounded_spec, longest_prompt, open_run, question_set_of, reopen_run, run_record
+from pets.engine.sources import Servers, Sources
+from pets.engine.spec import RunSpec
+from pets.errors import BudgetError, InputError, StateError
 from pets.policies.uniform import Uniform
 from pets.store import Store
 
@@ -39,11 +41,11 @@ def test_there_is_at_least_one_question():
 @pytest.mark.parametrize("options", [{"horizon": 5}, {"models": ()}, {"max_n": 3}, {"answer_sizes": {}}])
 def test_what_solve_does_not_honour_is_no_option_of_it(options):
     with pytest.raises(InputError, match="there is no option"):
-        open_run(asked("a"), sampler=Scripted(), options=options)
+        open_run(asked("a"), Servers(sampler=Scripted()), options=options)
 
 
 def test_a_run_is_new_once_and_taken_up_from_then_on(tmp_path):
-    same = {"sampler": Scripted(), "model": "m", "store": tmp_path / "runs.db"}
+    same = {"servers": Servers(model="m", sampler=Scripted()), "store": tmp_path / "runs.db"}
     new = open_run(asked("ab"), **same, options={"budget": "4x"})
     assert (new.origin, new.repeatable, new.run, new.record.total) == ("new", True, None, 8)
     new.store.create(new.record, new.problems, identity=new.identity).close()
@@ -61,6 +63,34 @@ def test_a_stream_is_not_taken_up_as_a_run(tmp_path):
     path = tmp_path / "runs.db"
     make_stream(stream_settings(Uniform(), Budget(8, 4), horizon=2), [Scripted()], print, store=path).close()
     with pytest.raises(StateError, match="is a stream"):
-        reopen_run(path)
+        reopen_run(path, "last", Servers(), changes={})
     with Store.open(path) as store:
         store.open_run().close()  # nobody holds it
+
+
+class Bounded(Scripted):
+    def __init__(self, length):
+        super().__init__()
+        self.length = length
+
+    async def max_model_len(self):
+        return self.length
+
+
+TOKENS, SYSTEM = RunSpec.of(budget="2Mtok"), "Be brief."
+
+
+def test_the_limit_of_a_trace_is_the_users_else_what_the_shortest_context_leaves_beside_the_prompt():
+    servers, problems = [Bounded(4096), Bounded(2048)], asked("ab")
+    prompt = longest_prompt(TOKENS, problems)
+    assert bounded_spec(TOKENS, problems, servers).sampling.max_tokens == 2048 - prompt
+    assert bounded_spec(TOKENS.with_options(max_tokens=64), problems, servers).sampling.max_tokens == 64
+    assert bounded_spec(RunSpec.of(budget="16x"), problems, servers).sampling.max_tokens is None
+    assert longest_prompt(TOKENS, None) > longest_prompt(TOKENS.with_options(system=SYSTEM), problems) > prompt > 0
+
+
+@pytest.mark.parametrize("lengths", [(None,), (4096, None), (2,)])
+def test_without_a_limit_that_is_known_a_budget_in_tokens_or_money_asks_for_one(lengths):
+    spec, problems = bounded_spec(TOKENS, asked("ab"), [Bounded(length) for length in lengths]), asked("ab")
+    with pytest.raises(BudgetError, match="--max-tokens"):
+        run_record(spec, problems, Sources())

@@ -19,7 +19,6 @@ from pets.engine.progress import (
     ProgressMonitor,
     Snapshot,
     Solution,
-    decisions_of,
     expected_of,
     expected_so_far,
     policy_certificate,
@@ -51,7 +50,7 @@ def test_expected_consistency_is_the_mean_certificate_and_names_the_hardest():
     run = allocator([list("AAAA")] * 20 + [list("AB")])
     ids = [f"q{i}" for i in range(21)]
     seen = expected_so_far(run, ids)
-    decisions = decisions_of(run, ids)
+    decisions = [*map(run.decision, ids)]
     certify = Certifier(decisions)
     assert seen.consistency == pytest.approx(sum(map(certify, decisions)) / 21)
     assert expected_of(run, ids)[0] == pytest.approx(seen.consistency)
@@ -111,7 +110,7 @@ def rows_of(policy, paths, options=4):
         for i, path in enumerate(paths)
         for n, (answer, confidence) in enumerate(path)
     )
-    return list(answers(problems, run, [], RunSpec.of(), None, over=True)), run
+    return list(answers(problems, run, [], RunSpec.of(), "", over=True)), run
 
 
 def fitted(name):
@@ -123,8 +122,8 @@ def fitted(name):
 @pytest.mark.parametrize("name", [*sorted(policies()), "okg_weighted:verdict=vote", "conf_guided:keep=50"])
 def test_a_certificate_is_that_of_the_rows_own_answer_whatever_the_policy(name):
     rows, run = rows_of(fitted(name), [SURE_MINORITY, UNSURE_MAJORITY] * 3)
-    leaders = [certificate(run.tally(row.id), Certifier(decisions_of(run, ["q0", "q1"])).fit.prior) for row in rows]
-    decisions = decisions_of(run, [row.id for row in rows])
+    leaders = [certificate(run.tally(row.id), Certifier(map(run.decision, ["q0", "q1"])).fit.prior) for row in rows]
+    decisions = [run.decision(row.id) for row in rows]
     certify = Certifier(decisions)
     for row, decision, leader in zip(rows, decisions, leaders, strict=True):
         counts = dict(row.votes)

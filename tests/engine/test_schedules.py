@@ -10,7 +10,7 @@ from pets.core.budget import Budget
 from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
 from pets.engine.fetch import Fetcher
-from pets.engine.sources import Sources
+from pets.engine.sources import Servers
 from pets.engine.stream import Stream
 from pets.engine.submissions import Places, VoteLimits
 from pets.errors import BusyError, PetsError, RefusedError, ReplyError, UnreachableError
@@ -171,7 +171,7 @@ def test_a_stream_broken_off_again_and_again_is_charged_what_was_sampled_and_ans
             if not driver.stops.drained:
                 assert {answer.id for answer in answers} == {problem.id for problem in problems}
                 return
-        running = Stream.resume(path, "last", lambda spec, record: Sources([sampler]), answers.append)
+        running = Stream.resume(path, "last", Servers(sampler=[sampler]), answers.append)
     running.close()
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pets.engine.budget import ModelShare, TokenPrice, model_shares, with_prices
-from pets.engine.sources import LiveRun, Sources, check_resent, endpoint_keys, make_samplers, source_name, sources_of
+from pets.engine.sources import LiveRun, Servers, Sources, endpoint_keys, make_samplers, source_name, sources_of
 from pets.engine.spec import RunSpec
 from pets.errors import InputError
 from pets.samplers.batch import BatchSampler
@@ -42,25 +42,23 @@ def test_a_key_is_for_all_endpoints_or_for_its_own():
 
 def test_the_samplers_of_a_mixture_know_their_model_and_its_servers():
     spec = RunSpec.of(models=model_shares({"a": 2, "b": 1}))
-    sources = sources_of(None, {"a": [ONE, TWO], "b": ONE}, None, None, None, spec)
+    sources = sources_of(Servers({"a": [ONE, TWO], "b": ONE}), spec)
     endpoints, samplers = sources.endpoints, sources.samplers
     assert endpoints == [f"a={ONE}", f"a={TWO}", f"b={ONE}"]
     assert [sampler.name for sampler in samplers] == ["a", "a", "b"]
     assert [sampler.takes(0) for sampler in samplers] == [True, True, False]
     assert {sampler.currency for sampler in samplers} == {None}
-    assert sources_of(samplers, None, None, None, None, spec) == Sources(samplers, [])
+    assert sources_of(Servers(sampler=samplers), spec) == Sources(samplers, [], "a=2, b")
 
 
 def test_models_of_different_prices_say_what_their_traces_cost():
     spec = RunSpec.of(models=with_prices(model_shares(["a", "b"]), {"b": "in=1,out=4"}), price=TokenPrice(1, 2))
-    samplers = sources_of(None, ONE, None, None, None, spec).samplers
+    samplers = sources_of(Servers(ONE), spec).samplers
     assert [sampler.currency.per_token for sampler in samplers] == [2_000_000, 4_000_000]
-    samplers = sources_of(
-        None, ONE, None, None, None, spec.with_options(models=(*spec.serving.models, ModelShare("c")))
-    ).samplers
+    samplers = sources_of(Servers(ONE), spec.with_options(models=(*spec.serving.models, ModelShare("c")))).samplers
     assert [sampler.currency.per_token for sampler in samplers] == [2_000_000, 4_000_000, 2_000_000]
     unknown = RunSpec.of(models=with_prices(model_shares(["a", "b"]), {"b": "in=1,out=4"}))
-    assert {sampler.currency for sampler in sources_of(None, ONE, None, None, None, unknown).samplers} == {None}
+    assert {sampler.currency for sampler in sources_of(Servers(ONE), unknown).samplers} == {None}
 
 
 def test_objects_that_nobody_has_named_tell_no_model_from_another():
@@ -73,9 +71,9 @@ def test_objects_that_nobody_has_named_tell_no_model_from_another():
 
 def test_a_header_whose_value_is_not_kept_is_sent_again():
     spec = RunSpec.of(headers=("X-Team",))
-    assert check_resent(spec, {"X-Team": "a"}) == {"X-Team": "a"}
+    assert sources_of(Servers(ONE, "m", headers={"X-Team": "a"}), spec).samplers
     with pytest.raises(InputError, match="sends the header X-Team"):
-        check_resent(spec, {"X-Other": "a"})
+        sources_of(Servers(ONE, "m", headers={"X-Other": "a"}), spec)
 
 
 class Opened(Scripted):

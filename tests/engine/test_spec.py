@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pets.confidence import KINDS
 from pets.core.policy import IndexPolicy
 from pets.engine.budget import ModelShare, TokenPrice
-from pets.engine.spec import REUSED, SECTION_OF, SECTIONS, VERBS, RunOptions, RunSpec, default_of, is_honoured
+from pets.engine.spec import SECTION_OF, SECTIONS, VERBS, Reused, RunOptions, RunSpec, default_of, is_honoured
 from pets.errors import InputError, SpecError, StateError
 from pets.policies.okg import OKG
 from pets.policies.price import PriceRule
@@ -62,7 +62,7 @@ VALUES = {
     "soft": st.booleans(),
     "answer_sizes": st.dictionaries(WORDS, st.none() | COUNTS, max_size=3),
     "keep_texts": st.booleans(),
-    "reuse": st.sampled_from(REUSED),
+    "reuse": st.sampled_from(get_args(Reused)),
     "keep_going": st.booleans(),
 }
 OTHER = {
@@ -144,7 +144,8 @@ def test_an_option_of_the_command_line_says_what_it_is_for():
         ({"timeout": float("inf")}, "timeout is more than 0"),
         ({"overshoot": 2}, r"overshoot is in \[0, 1\]"),
         ({"target_consistency": 1.0}, r"in \(0, 1\)"),
-        ({"confidence": "loud"}, "confidence is one of"),
+        ({"confidence": "loud"}, "confidence is 'loud'; expected one of 'mean'"),
+        ({"reuse": "mine"}, "expected one of 'server', 'model', 'nothing'"),
         ({"hurry": -1.0}, "hurry"),
         ({"horizon": 2, "budget_window": 2}, "Take one"),
         ({"policy": "okg_weighted", "soft": True}, "weighs traces itself"),

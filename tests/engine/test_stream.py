@@ -11,7 +11,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
 from pets.engine import RunSpec, TokenPrice
-from pets.engine.sources import Sources
+from pets.engine.sources import Servers
 from pets.engine.stream import RecordedStream, Stream, stream_budget
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, ReplyError, StateError, UnreachableError
 from pets.plans import Drift, left_by_windows
@@ -277,7 +277,7 @@ def test_an_endless_stream_remembers_neither_faults_nor_costs_of_what_it_has_ans
 
     budget = stream_budget(RunSpec.of(budget="4Mtok", budget_window=20, max_tokens=200))
     answers, stream = streamed(settings_of(plan.policy(), budget), Busy(texts), toys.arriving(texts))
-    assert len(answers) == 40 and stream.driver.fetcher.faults["429"] > 1
+    assert len(answers) == 40 and stream.faults["429"] > 1
     costs = stream.driver.settlement.costs
     assert stream.driver.stops.failures == {} and costs.expected("q0") == costs.expected("new")
 
@@ -446,7 +446,7 @@ def break_off(settings, sampler, questions, store):
 
 def resumed(store, sampler, questions, run="last"):
     answers = []
-    stream = Stream.resume(store, run, lambda spec, record: Sources([sampler]), answers.append)
+    stream = Stream.resume(store, run, Servers(sampler=[sampler]), answers.append)
     run_stream(stream, questions)
     return answers, stream
 
@@ -531,7 +531,7 @@ def test_only_a_stream_is_resumed_as_one_and_a_policy_that_no_spec_names_is_not_
     texts = toys.drawn(1, seed=1)
     solve([Problem("q0", Prompt("q0"))], sampler=Spoken(texts), budget=2, store=tmp_path / "runs.db")
     with pytest.raises(StateError, match="not a stream"):
-        Stream.resume(tmp_path / "runs.db", "last", lambda spec, record: Sources([Spoken(texts)]), print)
+        Stream.resume(tmp_path / "runs.db", "last", Servers(sampler=[Spoken(texts)]), print)
 
 
 def long(number):
@@ -619,4 +619,4 @@ def test_a_stream_goes_on_without_hurry_once_its_server_goes_on():
 
     run_simulated(run())
     assert len(answers) == 40 and stream.driver.allocator.hurry == 0.0
-    assert stream.driver.fetcher.faults["cancelled and not stopped by the server"]
+    assert stream.faults["cancelled and not stopped by the server"]

@@ -44,7 +44,7 @@ def test_the_interval_of_a_share_is_wilsons_also_at_its_ends(right, count):
     low, high = wilson(right / count, count)
     assert (low, high) == pytest.approx(tuple(binomtest(right, count).proportion_ci(method="wilson")), abs=1e-9)
     assert low - 1e-9 <= right / count <= high + 1e-9 and high - low > 0
-    summary = AnswerSummary(gold={"": (count, right)})
+    summary = AnswerSummary(judged=count, right=right)
     assert summary.accuracy == (right / count, low, high)
 
 

@@ -11,7 +11,7 @@ from pets.lab import ReplayConfig
     [
         ({"repetitions": 0}, "repetitions is at least 1; got 0"),
         ({"seed": -1}, "seed is at least 0; got -1"),
-        ({"reference": "half"}, "whole or disjoint"),
+        ({"reference": "half"}, "expected one of 'whole', 'disjoint'"),
         ({"train": 0}, "train is at least 1; got 0"),
         ({"budgets": ()}, "1 trace or more"),
         ({"certified": (8.0,), "weighted": True}, "certificates are checked"),

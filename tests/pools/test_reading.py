@@ -96,7 +96,7 @@ def test_the_papers_record_without_confidence_or_gold(tmp_path):
 
 
 def test_an_unknown_metric_is_told(tmp_path):
-    with pytest.raises(InputError, match="confidence is one of mean, tail, lowest, bottom; got 'best'"):
+    with pytest.raises(InputError, match="confidence is 'best'; expected one of 'mean', 'tail', 'lowest', 'bottom'"):
         read_pool(lines(tmp_path, GOOD), confidence="best")
 
 

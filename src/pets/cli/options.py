@@ -8,7 +8,7 @@ from typing import Any
 from pets.cli._groups import SpecOptions, option, option_group
 from pets.engine import RunSpec, TokenPrice
 from pets.engine.budget import ModelShare, model_name, model_shares, with_prices
-from pets.engine.sources import endpoints_by_model, sources_of, values_by_model
+from pets.engine.sources import Servers, endpoints_by_model, sources_of, values_by_model
 from pets.errors import InputError
 from pets.openai.fields import json_value
 from pets.openai.headers import parse_headers
@@ -184,7 +184,8 @@ class ModelOptions(ServerOptions):
                 if not urls and not name.endswith(".gguf"):
                     remedy = f"Give --endpoint {name}=URL, or --endpoint URL for all models."
                     raise InputError(f"which server has {name}? {remedy}")
-        return sources_of(None, self.servers, self.name, self.keys, self.headers, spec, **local.settings).samplers
+        servers = Servers(self.servers, self.model, self.keys, self.headers)
+        return sources_of(servers, spec, **local.settings).samplers
 
 
 def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any) -> RunSpec:

@@ -17,7 +17,7 @@ from pets.cli.stream import resumed_stream, run_stream
 from pets.engine import Engine
 from pets.engine.batch import batch_samplers
 from pets.engine.resume import spec_of_run
-from pets.engine.sources import sources_of
+from pets.engine.sources import Servers, sources_of
 from pets.errors import InputError, StateError
 from pets.openai.batch import BatchJob, BatchReplies, custom_id
 from pets.samplers.batch import BatchSampler, FileBatches
@@ -150,8 +150,8 @@ def cancel_jobs(location: str, run: str, servers: ServerOptions, answer: str | N
     if not in_flight:
         say(f"Run {id} has no open job: there is nothing to cancel.")
         return
-    spec = spec_of_run(settings)
-    samplers = sources_of(None, urls, settings.model, servers.keys, servers.headers, spec).samplers
+    asked = Servers(urls, settings.model, servers.keys, servers.headers)
+    samplers = sources_of(asked, spec_of_run(settings)).samplers
     for sampler in batch_samplers(samplers):
         sampler.provider.cancels = True
     engine = Engine.resume(location, run, sampler=samplers, answer=answer)

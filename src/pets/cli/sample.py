@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +15,10 @@ from pets.cli._terminal import say
 from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, run_spec
 from pets.engine.progress import wilson
 from pets.engine.record import Recording, record, summarize_recording
+from pets.engine.sources import Sources
+from pets.engine.spec import TOP_LOGPROBS
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
-
-TOP_LOGPROBS = 20  # recorded with every trace: all kinds of confidence come from them
 
 
 @option_group("Recording")
@@ -63,7 +62,7 @@ def sample(
     i, slash, k = goal.shard.partition("/")
     if not (slash and i.isdecimal() and k.isdecimal()):
         raise click.UsageError(f"--shard is I/K, such as 1/4; got {goal.shard!r}.")
-    drawn = replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)
+    drawn = replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)  # all kinds of confidence come from them
     spec = run_spec(run, model, drawn, concurrency=None, answer=None)
     samplers = model.samplers(local, spec)
     name = next((sampler.weights.name for sampler in samplers if isinstance(sampler, LocalSampler)), model.name or "")
@@ -73,7 +72,7 @@ def sample(
     except KeyboardInterrupt:
         say(f'Stopped. What "{output}" holds is kept; the same command goes on from there.')
         sys.exit(INTERRUPTED)
-    say(f"{output}: {count(sampled, 'question')} sampled, {len(recording.numbered)} in all.")
+    say(f"{output}: {count(sampled, 'question')} sampled, {len(recording.own_problems)} in all.")
     summary = summarize_recording(output, recording.problems)
     if summary.judged:
         low, high = wilson(summary.vote_accuracy, summary.judged)
@@ -91,8 +90,6 @@ def sample(
 
 
 async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path) -> int:
-    async with AsyncExitStack() as stack:
-        show = stack.enter_context(progress_bar("questions", "starting", counts=True))
-        for sampler in samplers:
-            await stack.enter_async_context(sampler)
-        return await record(recording, samplers, output, show)
+    with progress_bar("questions", "starting", counts=True) as show:
+        async with Sources(samplers).opened():
+            return await record(recording, samplers, output, show)

@@ -37,7 +37,7 @@ from pets.core.tally import majority
 from pets.engine import Answer, RunSpec
 from pets.engine.progress import AnswerSummary
 from pets.engine.resume import identity_of
-from pets.engine.sources import Sources, sources_of
+from pets.engine.sources import Servers, Sources
 from pets.engine.stream import RecordedStream, Stream, plan_defaults, planned
 from pets.errors import InputError, PetsError
 from pets.lab.config import ReplayConfig
@@ -280,9 +280,7 @@ def resumed_stream(
         lambda on_answer: Stream.resume(
             store,
             run,
-            lambda spec, record: sources_of(
-                None, servers.endpoint or record.endpoints, record.model or None, servers.keys, servers.headers, spec
-            ),
+            Servers(servers.endpoint, key=servers.keys, headers=servers.headers),
             on_answer,
             drift=drift,
             on_alarm=_print_alarm,

@@ -166,10 +166,9 @@ class Arrivals:
 class StreamArrivals(Arrivals):
     """Questions that arrive one by one; each is answered as soon as the policy wants nothing more of it.
 
-    ``open_questions`` are open at a time. ``positions`` gives questions their place among all, which decides their
-    seeds; else that is the order of arrival. ``seen`` holds the ids of a stream's questions, none of which may come
-    again; ``None`` where it forgets what it has answered. ``on_answer`` is called with every answer and its question,
-    ``None`` where that was not asked.
+    ``open_questions`` are open at a time. ``seen`` holds the ids of a stream's questions, none of which may come again;
+    ``None`` where it forgets what it has answered. ``on_answer`` is called with every answer and its question, ``None``
+    where that was not asked.
     """
 
     def __init__(
@@ -178,14 +177,13 @@ class StreamArrivals(Arrivals):
         asking: Asking,
         *,
         open_questions: int = 8,
-        positions: Mapping[str, int] | None = None,
         seen: set[str] | None = None,
         on_answer: OnAnswer = lambda answer, question: None,
     ) -> None:
         super().__init__(wiring, asking)
         self.arrived = 0 if seen is None else len(seen)
         """Questions so far, those that were not asked among them."""
-        self._positions, self._seen, self._on_answer = positions or {}, seen, on_answer
+        self._seen, self._on_answer = seen, on_answer
         self._most, self._room = open_questions, asyncio.Semaphore(0)
         self._task: asyncio.Task[None] | None = None
         self._admitting = False  # a question was taken from the source and will be open
@@ -229,7 +227,7 @@ class StreamArrivals(Arrivals):
 
     async def _admit(self, problem: Problem) -> None:
         """Open a question, or say why it is not asked."""
-        position = self._positions.get(problem.id, self.arrived)
+        position = self.arrived
         self.arrived += 1
         try:
             if self._seen is not None and problem.id in self._seen:

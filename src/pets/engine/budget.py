@@ -4,18 +4,15 @@ the models that they are for, with their weights where several vote.
 List prices are in dollars per million tokens, as published; they change, so a run that spends money should say its own.
 """
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pets.core.budget import Currency
 from pets.core.mixture import ModelMixture
 from pets.errors import BudgetError, InputError
-from pets.samplers import Sampler, Sampling
 
 FORM = re.compile(r"\+?\s*\$?\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)\s*([a-zA-Z$]*)")
 UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
@@ -203,20 +200,6 @@ def model_name(models: Models | None) -> str | None:
     return ", ".join(map(str, model_shares(models))) or None
 
 
-def shares_from_plain(rows: Sequence[Mapping[str, Any]]) -> tuple[ModelShare, ...]:
-    """The shares that ``asdict`` described.
-
-    >>> from dataclasses import asdict
-    >>> shares = with_prices(model_shares(["a=2", "b"]), {"b": TokenPrice(1, 2)})
-    >>> shares_from_plain([asdict(share) for share in shares]) == shares
-    True
-    """
-    return tuple(
-        ModelShare(row["name"], row["weight"], None if row["price"] is None else TokenPrice(**row["price"]))
-        for row in rows
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Amount:
     """An amount with its unit.
@@ -277,25 +260,6 @@ def total_of(amount: Amount, questions: int) -> int:
     if amount.unit == "mean":
         return int(amount.number * questions + 1e-9)
     return round(amount.number * (PICODOLLARS if amount.unit == "usd" else 1))
-
-
-def bounded(sampling: Sampling, amount: Amount, samplers: Sequence[Sampler], prompt_tokens: int) -> Sampling:
-    """The sampling with the limit that a budget in tokens or money holds for each trace, and that is sent with it.
-
-    That is its own ``max_tokens``, else what the servers' context leaves beside the longest prompt, else none, which
-    :func:`currency_of` refuses; traces that count one each need none.
-    """
-    if amount.ledger_unit == "traces" or sampling.max_tokens is not None:
-        return sampling
-
-    async def context_lengths() -> list[int | None]:
-        return [await sampler.max_model_len() for sampler in samplers]
-
-    with ThreadPoolExecutor(1) as thread:  # in a thread: the caller's may run an event loop
-        lengths = thread.submit(asyncio.run, context_lengths()).result()
-    known_lengths = [length for length in lengths if length is not None]
-    unknown = len(known_lengths) < len(lengths) or min(known_lengths, default=0) <= prompt_tokens
-    return sampling if unknown else replace(sampling, max_tokens=min(known_lengths) - prompt_tokens)
 
 
 def currency_of(amount: Amount, price: TokenPrice | None, *, prompt_tokens: int, max_tokens: int | None) -> Currency:

@@ -33,7 +33,7 @@ from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
 from pets.core.waves import ENDS, HORIZONS, Mixture, SequentialDesign
 from pets.engine.fetch import Fetcher, most_unknown_traces
 from pets.engine.ledger import Ledger
-from pets.engine.progress import ProgressMonitor, outcome_words, remedy_words
+from pets.engine.progress import ProgressMonitor, no_vote_reason
 from pets.engine.question import OpenQuestions, Outcome, excerpt_of, outcome_of
 from pets.errors import BusyError, FirstTracesError, PetsError, RefusedError, SamplerError
 from pets.samplers import Sampler
@@ -215,12 +215,12 @@ class FirstTraces:
             "failed": f"traces failed ({self._error.rstrip('.')})",
         }
         counts = " and ".join(
-            f"{number} of {seen} {words.get(outcome) or f'traces were {outcome_words(outcome, max_tokens)}'}"
+            f"{number} of {seen} {words.get(outcome) or f'traces were {no_vote_reason(outcome, max_tokens)[0]}'}"
             for outcome, number in bad
         )
         worst = bad[0][0]
         return FirstTracesError(
-            f"{counts}: {remedy_words(worst, max_tokens)}, or go on as it is with --keep-going.",
+            f"{counts}: {no_vote_reason(worst, max_tokens)[1]}, or go on as it is with --keep-going.",
             self._excerpts.get(worst, ""),
         )
 

@@ -4,7 +4,7 @@ how many answers there are, why others are missing, why one is uncertain, as far
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from html import escape
@@ -43,7 +43,6 @@ DIFFERENT_SHARE = 0.8  # of votes for an answer of their own: nearly all are dif
 Doubt = Outcome | Literal["spelling", "cap", "near tie", "few traces"]
 CERTAIN = 0.95  # certificate from which a question is left alone
 FEW_VOTES = 8  # with fewer than these a close vote is no near tie yet
-WORD_LETTERS = 3  # of a word that two answers share, for them to look like one
 LEAST_GAIN = 1e-3  # of self-consistency that further traces might bring, for a run to go on
 
 
@@ -111,14 +110,9 @@ def sampled(questions: Sequence[str], most: int) -> Sequence[str]:
     return questions[:: max(1, -(-len(questions) // most))]
 
 
-def decisions_of(allocator: Allocator, questions: Iterable[str]) -> list[Decision]:
-    """The votes that decided each of the questions, as they stand."""
-    return list(map(allocator.decision, questions))
-
-
 def expected_of(allocator: Allocator, questions: Sequence[str]) -> Consistency:
     """The expected self-consistency of the answers and its 95 % interval; of many questions, from a sample."""
-    decisions = decisions_of(allocator, sampled(questions, PRIOR_QUESTIONS))
+    decisions = [*map(allocator.decision, sampled(questions, PRIOR_QUESTIONS))]
     return Consistency(*Certifier(decisions, allocator.policy.zone).expected(decisions))
 
 
@@ -126,7 +120,7 @@ def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedC
     """A run as it stands: a sample of large batches, lengths left aside so that it costs little."""
     weighs = allocator.policy.sees == "traces"
     sample = sampled(questions, WEIGHTED_PROGRESS_QUESTIONS if weighs else PROGRESS_QUESTIONS)
-    decisions = [replace(d, tally=replace(d.tally, mean_tokens=0.0)) for d in decisions_of(allocator, sample)]
+    decisions = [replace(d, tally=replace(d.tally, mean_tokens=0.0)) for d in map(allocator.decision, sample)]
     certify = Certifier(decisions, allocator.policy.zone)
     certificates = [certify(decision) for decision in decisions]
     hardest = sorted(zip(sample, certificates, strict=True), key=lambda row: row[1])[:5]
@@ -284,27 +278,16 @@ def vote_words(answer: Answer) -> str:
 
 
 class TraceTotals:
-    """Adds up the traces of a run; ``on_trace`` is called with each that is ``counted`` while it lasts.
+    """Adds up the traces of a run; ``price`` is what those cost in money that do not say so themselves."""
 
-    ``price`` is what traces cost in money that do not say so themselves.
-    """
-
-    def __init__(self, price: Currency | None, on_trace: Callable[[StoredTrace], None] | None = None) -> None:
+    def __init__(self, price: Currency | None) -> None:
         self.failed = self.lost = self.cancelled = self.tokens = self.prompt_tokens = 0
         self.reused: Counter[int] = Counter()
         """Traces that other runs paid for, by run."""
         self._reused_tokens = self._reused_picodollars = 0
         self.given: Counter[int] = Counter()
         """Traces that came back, by model."""
-        self._picodollars = 0
-        self._price = price
-
-        def counted(trace: StoredTrace) -> None:
-            self.add(trace)
-            if on_trace is not None:
-                on_trace(trace)
-
-        self.counted = self.add if on_trace is None else counted
+        self._picodollars, self._price = 0, price
 
     def add(self, trace: StoredTrace) -> None:
         """Add a trace that came back, failed or was cancelled."""
@@ -360,9 +343,11 @@ class AnswerSummary:
     unreadable: int = 0
     votes: float = 0.0
     distinct: int = 0
-    judged_answered: int = 0  # questions with gold that could be compared, and an answer
+    judged: int = 0  # questions with gold that could be compared
+    judged_answered: int = 0  # those of them with an answer
+    right: int = 0  # those of them that are right
+    levels: dict[str, tuple[int, int]] = field(default_factory=dict)  # by level that questions name: judged, right
     read_as: Counter[str] = field(default_factory=Counter)  # questions by the answer type that auto chose
-    gold: dict[str, tuple[int, int]] = field(default_factory=dict)  # by level: questions with gold, right ones
     excerpt: str = ""  # of a trace, where nothing was answered so far
     error: str = ""  # the last one
 
@@ -385,9 +370,12 @@ class AnswerSummary:
         self.refused += answer.refused
         self.unreadable += answer.unreadable
         if answer.right is not None:
+            self.judged += 1
             self.judged_answered += answer.answer is not None
-            judged, right = self.gold.get(answer.level or "", (0, 0))
-            self.gold[answer.level or ""] = judged + 1, right + answer.right
+            self.right += answer.right
+            if answer.level:
+                judged, right = self.levels.get(answer.level, (0, 0))
+                self.levels[answer.level] = judged + 1, right + answer.right
         self.error = answer.error or self.error
         if answer.read_as is not None:
             self.read_as[answer.read_as] += 1
@@ -396,21 +384,6 @@ class AnswerSummary:
         if (votes := sum(answer.votes.values())) >= MIN_VOTES:
             self.votes += votes
             self.distinct += len(answer.votes)
-
-    @property
-    def judged(self) -> int:
-        """Questions with gold that could be compared."""
-        return sum(judged for judged, _ in self.gold.values())
-
-    @property
-    def right(self) -> int:
-        """Those of them that are right."""
-        return sum(right for _, right in self.gold.values())
-
-    @property
-    def levels(self) -> dict[str, tuple[int, int]]:
-        """Questions with gold and right ones of each level that questions name."""
-        return {level: counts for level, counts in self.gold.items() if level}
 
     @property
     def accuracy(self) -> tuple[float, float, float]:
@@ -494,37 +467,25 @@ choose how answers are read with --answer.'
         return ""
     total, traces = sum(numbers.values()), counted.traces
     percent = "under 1" if 100 * total < traces else f"{100 * total / traces:.0f}"
-    kinds = ", ".join(
-        f"{number:,} {outcome_words(outcome, max_tokens)}" if len(numbers) > 1 else outcome_words(outcome, max_tokens)
-        for outcome, number in numbers.items()
-    )
+    reasons = {outcome: no_vote_reason(outcome, max_tokens, limit_option, answer_option) for outcome in numbers}
+    several = (f"{number:,} {reasons[outcome][0]}" for outcome, number in numbers.items())
     worst = max(numbers, key=numbers.__getitem__)
-    remedy = remedy_words(worst, max_tokens, limit_option=limit_option, answer_option=answer_option)
+    kinds = ", ".join(several) if len(numbers) > 1 else reasons[worst][0]
     noun = "trace" if traces == 1 else "traces"
-    return f"{total:,} of {traces:,} {noun} ({percent} %) cast no vote: {kinds}; {remedy}."
+    return f"{total:,} of {traces:,} {noun} ({percent} %) cast no vote: {kinds}; {reasons[worst][1]}."
 
 
-def outcome_words(outcome: Outcome, max_tokens: int | None) -> str:
-    """What became of a trace that cast no vote."""
+def no_vote_reason(
+    outcome: Outcome, max_tokens: int | None, limit_option: str = "--max-tokens", answer_option: str = "--answer"
+) -> tuple[str, str]:
+    """What became of a trace that cast no vote, and what to do; options are named as where the user sets them."""
     limit = "the server's own limit" if max_tokens is None else f"{max_tokens:,} tokens"
-    words = {
-        "cut": f"cut at {limit}",
-        "refused": "refused by the server's content filter",
-        "unreadable": "without an answer that could be read",
+    reasons = {
+        "cut": (f"cut at {limit}", f"raise {limit_option}" if max_tokens else "give the server a longer context"),
+        "refused": ("refused by the server's content filter", "ask another model, or in other words"),
+        "unreadable": ("without an answer that could be read", f"choose how answers are read with {answer_option}"),
     }
-    return words.get(outcome, "failed")
-
-
-def remedy_words(
-    outcome: Outcome, max_tokens: int | None, *, limit_option: str = "--max-tokens", answer_option: str = "--answer"
-) -> str:
-    """What to do about traces that cast no vote; options are named as where the user sets them."""
-    remedies = {
-        "cut": "give the server a longer context" if max_tokens is None else f"raise {limit_option}",
-        "refused": "ask another model, or in other words",
-        "unreadable": f"choose how answers are read with {answer_option}",
-    }
-    return remedies.get(outcome, "check the server")
+    return reasons.get(outcome, ("failed", "check the server"))
 
 
 def doubt_of(answer: Answer, cap: int | None) -> Doubt | None:
@@ -543,26 +504,14 @@ def doubt_of(answer: Answer, cap: int | None) -> Doubt | None:
         return None
     if 2 * answer.no_answer >= max(1, answer.traces):
         return max(NO_VOTE, key=lambda outcome: getattr(answer, outcome))
-    ranked = sorted(answer.votes.items(), key=lambda vote: -vote[1])
-    (first, most), (second, next_most) = [*ranked, ("", 0.0), ("", 0.0)][:2]
-    if next_most and look_alike(first, second):
+    if likely_merge(answer):
         return "spelling"
     if cap is not None and answer.traces >= cap:
         return "cap"
+    most, next_most = sorted([*answer.votes.values(), 0.0, 0.0], reverse=True)[:2]
     if most + next_most >= FEW_VOTES and most - next_most <= math.sqrt(most + next_most):
         return "near tie"  # within what tosses of a coin differ by
     return "few traces"
-
-
-def look_alike(answer: str, other: str) -> bool:
-    """Whether all words of one answer are in the other, a longer one among them.
-
-    >>> look_alike("mandarin", "Mandarin (Chinese)"), look_alike("12", "112"), look_alike("x + 1", "x")
-    (True, False, False)
-    """
-    words = ("".join(c if c.isalnum() else " " for c in name.casefold()).split() for name in (answer, other))
-    few, many = sorted(map(set, words), key=len)
-    return few <= many and any(len(word) >= WORD_LETTERS and not word.isdecimal() for word in few)
 
 
 def doubt_words(doubt: Doubt, max_tokens: int | None, cap: int | None, run: int) -> str:
@@ -579,5 +528,4 @@ def doubt_words(doubt: Doubt, max_tokens: int | None, cap: int | None, run: int)
     }
     if doubt in words:
         return words[doubt]
-    outcome: Outcome = doubt  # type: ignore[assignment]
-    return f"most traces cast no vote, {outcome_words(outcome, max_tokens)}; {remedy_words(outcome, max_tokens)}"
+    return f"most traces cast no vote, {'; '.join(no_vote_reason(doubt, max_tokens))}"  # type: ignore[arg-type]

@@ -39,6 +39,7 @@ from pets.store.cache import trace_keys
 from pets.store.database import locked_file
 from pets.store.export import pooled_question
 from pets.tabular import atomic_write
+from pets.tabular.reading import parse_json
 
 OPEN_QUESTIONS = 2  # where nobody says
 MAX_CHOICES = 32  # traces in one request: its reply is held in memory whole, and lost whole where it breaks off
@@ -69,10 +70,10 @@ class Recording:
         self.spec.check("sample")
 
     @property
-    def numbered(self) -> list[tuple[int, Problem]]:
-        """The problems of this part, each with its place among all."""
+    def own_problems(self) -> Sequence[Problem]:
+        """The problems of this part."""
         i, k = self.part
-        return list(enumerate(self.problems))[i - 1 :: k]
+        return self.problems[i - 1 :: k]
 
     @property
     def terms(self) -> dict[str, object]:
@@ -121,14 +122,15 @@ async def record(
     ends the recording, and raises when the questions that were in flight beside it are back. Refused while
     another process records into the file.
     """
-    for name in {problem.answer_type for _, problem in recording.numbered}:
+    problems = recording.own_problems
+    for name in {problem.answer_type for problem in problems}:
         make_answer_type(name)  # a bad one raises before anything is paid for
     with locked_file(path):
-        numbered, kept = recording.numbered, _kept(path, recording)
+        kept = _kept(path, recording)
         _append(path, b"")  # a file that cannot be written, too
         recording = _agree(path, recording, kept)
-        waiting = [(place, problem) for place, problem in numbered if problem.id not in kept]
-        writer = _Writer(recording, path, len(numbered) - len(waiting), len(numbered), on_progress)
+        waiting = [problem for problem in problems if problem.id not in kept]
+        writer = _Writer(recording, path, len(problems) - len(waiting), len(problems), on_progress)
         spec, traces = recording.spec, recording.traces
         open_questions = spec.pacing.open_questions or OPEN_QUESTIONS
         # Attempts that are charged and lost are made up for: nobody set a limit.
@@ -139,7 +141,6 @@ async def record(
                 wiring,
                 asking,
                 open_questions=open_questions,
-                positions={problem.id: place for place, problem in waiting},
                 seen=set(),
                 on_answer=lambda answer, question: writer.write(question, driver),
             )
@@ -156,15 +157,15 @@ async def record(
         )
         on_progress(writer.done, writer.total)
 
-        async def problems() -> AsyncIterator[Problem]:
-            for _, problem in waiting:
+        async def arriving() -> AsyncIterator[Problem]:
+            for problem in waiting:
                 yield problem
 
         if waiting:
-            await driver.run(problems())
+            await driver.run(arriving())
         if writer.failure is not None:
             raise writer.failure
-        return writer.done - (len(numbered) - len(waiting))
+        return writer.done - (len(problems) - len(waiting))
 
 
 @dataclass(slots=True)
@@ -224,9 +225,9 @@ class RecordingSummary:
 
     unanswered: int
     cut: int
-    judged: int = 0
-    pass_at_1: float = 0.0
-    vote_accuracy: float = 0.0
+    judged: int
+    pass_at_1: float
+    vote_accuracy: float
 
 
 def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSummary:
@@ -247,9 +248,8 @@ def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSum
             if gold is not None:
                 shares.append(labels.count(gold) / len(labels))
                 votes.append(majority(labels) == gold)
-    if not votes:
-        return RecordingSummary(unanswered, cut)
-    return RecordingSummary(unanswered, cut, len(votes), sum(shares) / len(shares), sum(votes) / len(votes))
+    judged = max(1, len(votes))
+    return RecordingSummary(unanswered, cut, len(votes), sum(shares) / judged, sum(votes) / judged)
 
 
 def _agree(path: Path, recording: Recording, kept: set[str]) -> Recording:
@@ -316,22 +316,20 @@ def _kept(path: Path, recording: Recording) -> set[str]:
     except OSError as error:
         raise PoolError(f'"{path}" cannot be read ({error.strerror}). Name another file.') from None
     *lines, last = whole.split(b"\n")
-    kept = {_id(line, f'"{path}" line {number}', recording) for number, line in enumerate(lines, 1) if line.strip()}
-    broken_off = False
-    if last.startswith(START):
-        try:
-            json.loads(last)
-        except (ValueError, RecursionError):
-            broken_off = True
+    broken_off = last.startswith(START) and bool(parse_json(last)[1])
+    kept = set()
+    for number, line in enumerate(lines if broken_off else [*lines, last], 1):
+        if line.strip():  # somebody else's file raises, and not a byte of it is dropped
+            kept.add(_id(line, f'"{path}" line {number}', recording))
     if broken_off:
         os.truncate(path, len(whole) - len(last))
-    elif last:  # whole but for its line break; somebody else's file raises, and not a byte of it is dropped
-        kept.add(_id(last, f'"{path}" line {len(lines) + 1}', recording))
+    elif last:  # whole but for its line break
         _append(path, b"\n")
     return kept
 
 
 def _id(line: bytes, place: str, recording: Recording) -> str:
+    """The id of the question that a line holds, if it was recorded here."""
     try:
         record = json.loads(line)
         id, many = str(record["id"]), len(record["answers"])

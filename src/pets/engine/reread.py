@@ -7,7 +7,7 @@ from pathlib import Path
 from pets.arguments import checked
 from pets.engine.question import UNREAD, Answer, answer_type_of, chosen_for, group_by_question
 from pets.engine.reading import read_again
-from pets.engine.resume import restored, results
+from pets.engine.resume import in_order, restored, results, with_said
 from pets.errors import InputError, StateError
 from pets.prompts import is_cut
 from pets.questions import Problem
@@ -31,8 +31,7 @@ def reread_run(store: Store, run: int | str, answer: str) -> RunView:
     settings = view.settings
     if not settings.keeps_texts or not any(trace.text for trace in view.traces()):
         raise StateError(f"run {view.id} of {store.name} kept no texts (--no-texts), or they were deleted.")
-    reading = {**settings.spec.get("reading", {}), "answer": answer}
-    record = replace(settings, spec={**settings.spec, "reading": reading}, answer_type=None)
+    record = replace(with_said(settings, "reading", answer=answer), answer_type=None)
     problems = list(_chosen(view, answer))
     with store.create(record, problems, keys=view.keys()) as new:
         traces = _read_anew(view, problems, answer)
@@ -45,13 +44,10 @@ def reread_run(store: Store, run: int | str, answer: str) -> RunView:
 
 def _chosen(view: RunView, answer: str) -> Iterator[Problem]:
     """The questions of a run without what was chosen for them; ``auto`` chooses anew, from their first traces."""
-    groups = group_by_question(view.traces())
-    id, traces = next(groups, ("", []))
-    for problem in view.problems():
-        texts: list[str] = []
-        if id == problem.id:
-            texts = [trace.text for trace in traces if trace.error is None and not is_cut(trace.finish)]
-            id, traces = next(groups, ("", []))
+    problems = list(view.problems())
+    groups = in_order([problem.id for problem in problems], group_by_question(view.traces()))
+    for problem, traces in zip(problems, groups, strict=True):
+        texts = [trace.text for trace in traces or () if trace.error is None and not is_cut(trace.finish)]
         named = problem.answer_type.partition(":")[0]
         yield chosen_for(replace(problem, answer_type=AUTO) if named == AUTO else problem, texts, answer)
 

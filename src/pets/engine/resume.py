@@ -2,14 +2,15 @@
 driver take in what an earlier process has paid for.
 """
 
+import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pets._version import __version__
 from pets.answers.judge import MAX_PROMPT_TOKENS
@@ -20,11 +21,10 @@ from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
 from pets.engine.arrivals import Wiring
 from pets.engine.batch import NO_JUDGE, JobLedger, PendingLaunches, batch_samplers, batched, launches_in_jobs
-from pets.engine.budget import Amount, Models, bounded, currency_of, model_name, model_shares, total_of
-from pets.engine.driver import Driver
+from pets.engine.budget import Amount, currency_of, model_name, total_of
 from pets.engine.ledger import RunLedger
 from pets.engine.pacing import Pace, pace_of
-from pets.engine.progress import PRIOR_QUESTIONS, Certifier, decisions_of, sampled
+from pets.engine.progress import PRIOR_QUESTIONS, Certifier, sampled
 from pets.engine.question import (
     UNREAD,
     Answer,
@@ -35,14 +35,14 @@ from pets.engine.question import (
     prompt_of,
 )
 from pets.engine.reading import judge_of, read_again
-from pets.engine.sources import Endpoints, Keys, Samplers, Sources, source_name, sources_of, taken_up, trace_sources
+from pets.engine.sources import Servers, Sources, source_name, sources_of, taken_up
 from pets.engine.spec import SECTIONS, RunOptions, RunSpec, check_option_names, default_of
 from pets.errors import BudgetError, InputError, PetsError, StateError
 from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
 from pets.registry import answer_types
 from pets.samplers import Prompt, Sampler
-from pets.store import LostLaunch, Run, RunRecord, RunView, Store, StoredTrace
+from pets.store import LostLaunch, Run, RunRecord, RunSummary, RunView, Store, StoredTrace
 from pets.store.cache import TraceCache, trace_keys
 from pets.store.records import LOST, question_row, reader_of
 from pets.store.store import open_database
@@ -54,7 +54,10 @@ ADDED_FIELDS = {"soft", "models", "horizon", "budget_window", "answer_sizes"}
 
 Labels = Callable[[str, list[str]], dict[str, str]]
 Questions = str | Path | QuestionSet | Table | Iterable[str | Problem | Mapping[str, Any]]
+Group = TypeVar("Group")
 Origin = Literal["new", "unfinished", "finished"]
+
+UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet to come
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +81,34 @@ class OpenedRun:
     keys: Mapping[str, str] = field(default_factory=dict)
     cache: TraceCache | None = None
 
+    def with_cache(self, place: str | Path | None) -> "OpenedRun":
+        """The same with the traces of the store at this place that it can have for nothing, where there are any.
+
+        Soft votes need what a model might have said at each token, which is not kept.
+        """
+        keeping, first = self.spec.keeping, self.sources.first
+        own = self.record.sources[first : first + len(self.sources.samplers)]
+        if place is None or keeping.reuse == "nothing" or self.spec.reading.soft or not any(own):
+            return self
+        cache = TraceCache(
+            open_database(place, create=False),
+            self.problems,
+            self.keys,
+            own,
+            self.spec.sampling.token_limit,
+            any_server=keeping.reuse == "model",
+            run=None if self.run is None else self.run.id,
+        )
+        if cache.held.traces or cache.held.without_texts:
+            return replace(self, cache=cache)
+        cache.close()
+        return self
+
 
 def open_run(
     questions: Questions,
+    servers: Servers,
     *,
-    endpoint: Endpoints | None = None,
-    model: Models | None = None,
-    key: Keys = None,
-    headers: Mapping[str, str] | None = None,
-    sampler: Samplers | Mapping[str, Samplers] | None = None,
     store: str | Path | None = None,
     new: bool = False,
     spec: RunSpec | None = None,
@@ -95,138 +117,131 @@ def open_run(
     """A new run over questions, or the one of the store that asks the same."""
     question_set = question_set_of(questions)
     check_option_names(options, RunOptions.__annotations__)
-    spec = spec or RunSpec(sampling=question_set.sampling)
-    spec = spec.with_options(models=spec.serving.models or model_shares(model)).with_options(**options)
-    spec = spec.check("solve")
+    spec = servers.named_in(spec or RunSpec(sampling=question_set.sampling)).with_options(**options).check("solve")
     if spec.serving.batch_api:
         if store is None:
             raise InputError("batch jobs outlive the process that hands them in: they need a store.")
-        spec = batched(spec, model_name(model) or "")
+        spec = batched(spec, model_name(servers.model) or "")
+    spec = spec.with_options(reuse="nothing") if new else spec
     problems = tuple(map(spec.asked, question_set.problems))
-    spec = spec.with_options(headers=tuple(sorted(headers or spec.serving.headers)))
-    name = ", ".join(map(str, spec.serving.models)) or model_name(model)
-    sources = sources_of(sampler, endpoint, name, key, headers, spec)
-    sources = sources.judged_by(judge_of(problems, spec.reading.answer))
-    if new:
-        spec = spec.with_options(reuse="nothing")
-    keys = trace_keys(problems, spec.drawn, spec.reading.system, spec.serving.seed)
-    source = source_name(name, sampler, sources.samplers)
+    sources = sources_of(servers, spec).judged_by(judge_of(problems, spec.reading.answer))
+    source = source_name(sources.model or None, servers.sampler, sources.samplers)
     identity = None
     if store is not None:  # what cannot be kept is refused before there is a file
         digest = identity_of(spec, problems, source or "")
         identity = None if source is None else digest
+    again = identity is not None and not new
     with ExitStack() as stack:
         opened = None if store is None else stack.enter_context(Store.open(store))
-        earlier = None
-        if opened is not None and identity is not None and not new:
-            budget = spec.spending.budget
-            Amount.parse(budget)  # which may be none
-            earlier = next((run for run in opened.runs_like(identity) if run.settings.budget == budget), None)
-        if opened is not None and earlier is not None:
+        earlier = _like(opened, identity, spec) if opened is not None and again else None
+        if store is not None and opened is not None and earlier is not None:
             run = stack.enter_context(opened.open_run(earlier.id, code=spec.to_plain()["reading"]["answer"]))
-            now, every = spec, [option for section in SECTIONS.values() for option in fields(section)]
-            spec, problems = spec_of_run(run.settings, run.code), tuple(run.problems())  # its servers are asked as now
-            spec = spec.with_options(**{o.name: now.get(o.name) for o in every if o.metadata["operational"]})
-            pace = run_pace(spec, run.settings, len(problems), run)  # or refuses: nothing changes
-            keys = run.keys() if run.settings.seeds_by == "prompt" else {}
-            cache = None
-            if earlier.state != "finished":
-                record, sources = taken_up(run.settings, sources)
-                record = kept_going(record) if spec.keeping.keep_going else record
-                if record is not run.settings:
-                    run.change(record)
-                cache = _cache(store, spec, problems, keys, record, sources, run.id)
-            stack.pop_all()  # all is well: it stays open
-            origin: Origin = "finished" if earlier.state == "finished" else "unfinished"
-            about = spec, problems, run.settings, sources, pace, opened, run, origin
-            return OpenedRun(*about, repeatable=True, keys=keys, cache=cache)
-        spec = bounded_spec(spec, problems, sources.samplers)
-        record = run_record(spec, problems, sources, name=question_set.name, declared=source, stored=opened is not None)
-        pace = run_pace(spec, record, len(problems))
-        cache = None if store is None else _cache(store, spec, problems, keys, record, sources)
+            every = [option for section in SECTIONS.values() for option in fields(section)]
+            now = {option.name: spec.get(option.name) for option in every if option.metadata["operational"]}
+            spec = spec_of_run(run.settings, run.code).with_options(**now)  # its servers are asked as now
+            made = _going_on(store, opened, run, spec, run.settings, sources, finished=earlier.state == "finished")
+        else:
+            spec = bounded_spec(spec, problems, sources.samplers)
+            kept = opened is not None
+            record = run_record(spec, problems, sources, name=question_set.name, declared=source, stored=kept)
+            pace = run_pace(spec, record, len(problems))
+            keys = trace_keys(problems, spec.drawn, spec.reading.system, spec.serving.seed)
+            made = OpenedRun(spec, problems, record, sources, pace, opened, None, "new", identity, again, keys)
+            made = made.with_cache(store)
         stack.pop_all()  # all is well: it stays open
-    again = identity is not None and not new
-    return OpenedRun(
-        spec, problems, record, sources, pace, opened, identity=identity, repeatable=again, keys=keys, cache=cache
-    )
+    return made
 
 
-def _cache(
-    store: str | Path | None,
+def _like(store: Store, identity: str | None, spec: RunSpec) -> RunSummary | None:
+    """The latest run of the store that asks the same under the same budget."""
+    Amount.parse(spec.spending.budget)  # which may be none
+    like = store.runs_like(identity or "")
+    return next((run for run in like if run.settings.budget == spec.spending.budget), None)
+
+
+def _going_on(
+    place: str | Path,
+    store: Store,
+    run: Run,
     spec: RunSpec,
-    problems: Sequence[Problem],
-    keys: Mapping[str, str],
     record: RunRecord,
     sources: Sources,
-    run: int | None = None,
-) -> TraceCache | None:
-    """The traces of the store that the run can have for nothing; ``None`` where there are none.
+    *,
+    finished: bool = False,
+    repeatable: bool = True,
+    topped_up: bool = False,
+) -> OpenedRun:
+    """A stored run that goes on as ``spec`` and ``record`` say now; a ``finished`` one is shown as it is.
 
-    Soft votes need what a model might have said at each token, which is not kept.
+    ``topped_up``: its budget is another, and its waves begin anew.
     """
-    own = record.sources[sources.first : sources.first + len(sources.samplers)]
-    if store is None or spec.keeping.reuse == "nothing" or spec.reading.soft or not any(own):
-        return None
-    database, limit = open_database(store, create=False), spec.sampling.token_limit
-    cache = TraceCache(database, problems, keys, own, limit, any_server=spec.keeping.reuse == "model", run=run)
-    if cache.held.traces or cache.held.without_texts:
-        return cache
-    cache.close()
-    return None
+    problems = tuple(run.problems())
+    pace = run_pace(spec, record, len(problems), run)  # or refuses: nothing changes
+    keys = run.keys() if record.seeds_by == "prompt" else {}
+    if finished:
+        return OpenedRun(spec, problems, record, sources, pace, store, run, "finished", repeatable=True, keys=keys)
+    record, sources = taken_up(record, sources)
+    if spec.keeping.keep_going:  # whatever its first traces said
+        record = with_said(record, "keeping", keep_going=True)
+    if record != run.settings:
+        run.change(record)
+    if topped_up:
+        run.save("topped_up_at", run.summary().traces)
+        run.save("wave", None)
+        pace = run_pace(spec, record, len(problems), run)  # of what is left to spend from here on
+    opened = OpenedRun(spec, problems, record, sources, pace, store, run, "unfinished", None, repeatable, keys)
+    return opened.with_cache(place) if record.verb == "solve" else opened
 
 
 def reopen_run(
     store: str | Path,
-    run: int | str = "last",
+    run: int | str,
+    servers: Servers,
     *,
-    endpoint: Endpoints | None = None,
-    key: Keys = None,
-    headers: Mapping[str, str] | None = None,
-    sampler: Samplers | Mapping[str, Samplers] | None = None,
+    verb: Literal["solve", "stream"] = "solve",
     answer: str | None = None,
     budget: str | None = None,
-    changes: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any],
 ) -> OpenedRun:
     """The run of that number, or the last; :meth:`pets.engine.run.Engine.resume` says what of it can be changed.
 
     ``changes`` are options of its spec; ``None`` leaves one as it is.
     """
-    changes = {name: value for name, value in (changes or {}).items() if value is not None}
+    changes = {name: value for name, value in changes.items() if value is not None}
     with ExitStack() as stack:
         opened = stack.enter_context(Store.open(store, create=False))
         stored = stack.enter_context(opened.open_run(run, code=answer))
-        if stored.settings.verb == "stream":
-            raise StateError(f"run {stored.id} is a stream; `pets resume` goes on with it.")
-        record, problems = stored.settings, tuple(stored.problems())
+        record = stored.settings
+        if record.verb != verb:
+            others = {
+                "solve": "a stream; `pets resume` goes on with it",
+                "stream": "not a stream, or a newer pets made it",
+            }
+            raise StateError(f"run {stored.id} is {others[verb]}.")
         spec = spec_to_read(stored, record)
-        record = kept_going(record) if "keep_going" in changes else record
-        if "max_traces" in changes:
-            most, cap = changes["max_traces"], spec.spending.max_traces
+        if (most := changes.get("max_traces")) is not None:
+            cap = spec.spending.max_traces
             if cap is None or most < cap:
                 words = "any number of traces" if cap is None else f"up to {cap} traces"
                 raise InputError(f"this run gives a question {words}; --max-traces {most} can only raise that.")
-            spending = {**record.spec.get("spending", {}), "max_traces": most}
-            record = replace(record, spec={**record.spec, "spending": spending})
+            record = with_said(record, "spending", max_traces=most)
         spec = spec.with_options(**changes)
-        sources = sources_of(sampler, endpoint or record.endpoints, record.model or None, key, headers, spec)
-        sources = sources.judged_by(judge_of(problems, spec.reading.answer))
         if budget is not None:
-            record = rebudgeted(record, budget, len(problems), stored.summary().spent)
-        pace = run_pace(spec, record, len(problems), stored)  # or refuses: nothing changes
-        record, sources = taken_up(record, sources)
-        if record is not stored.settings:
-            stored.change(record)
-        if budget is not None:
-            stored.save("topped_up_at", stored.summary().traces)
-            stored.save("wave", None)  # they begin anew
-            pace = run_pace(spec, record, len(problems), stored)  # of what is left to spend from here on
-        keys = stored.keys() if record.seeds_by == "prompt" else {}
-        cache = _cache(store, spec, problems, keys, record, sources, stored.id)
+            summary = stored.summary()
+            questions = spec.spending.horizon if verb == "stream" else summary.questions
+            if questions is None:
+                words = "is a stream without an end: it has a budget per window and no total"
+                raise InputError(f"run {stored.id} {words}.")
+            record = rebudgeted(record, budget, questions, summary.spent)
+        endpoints = servers.endpoint or record.endpoints
+        sources = sources_of(replace(servers, endpoint=endpoints, model=record.model or None), spec)
+        sources = sources.judged_by(judge_of(stored.problems(), spec.reading.answer))
+        again = budget is None and most is None
+        reopened = _going_on(
+            store, opened, stored, spec, record, sources, repeatable=again, topped_up=budget is not None
+        )
         stack.pop_all()  # all is well: it stays open
-    again = budget is None and "max_traces" not in changes
-    return OpenedRun(
-        spec, problems, record, sources, pace, opened, stored, "unfinished", repeatable=again, keys=keys, cache=cache
-    )
+    return reopened
 
 
 def question_set_of(questions: Questions) -> QuestionSet:
@@ -278,8 +293,6 @@ def run_record(
     """
     amount = Amount.parse(spec.spending.budget)
     total, questions = total_of(amount, len(problems)), len(problems)
-    prompt = _longest_prompt(spec, problems)
-    price = spec.price_at_most(sources.model)
     judge, limit = judge_of(problems, spec.reading.answer), spec.sampling.max_tokens
     if spec.serving.batch_api and judge is not None and judge.endpoint is None:
         raise InputError(NO_JUDGE)
@@ -287,7 +300,10 @@ def run_record(
         raise BudgetError("a budget in dollars counts one model's price: judge by the same model, or budget in tokens.")
     more_prompt, reply = (0, 0) if judge is None else (MAX_PROMPT_TOKENS, judge.max_tokens)  # of judging one trace
     currency = currency_of(
-        amount, price, prompt_tokens=prompt + more_prompt, max_tokens=None if limit is None else limit + reply
+        amount,
+        spec.price_at_most(sources.model),
+        prompt_tokens=longest_prompt(spec, problems) + more_prompt,
+        max_tokens=None if limit is None else limit + reply,
     )
     if currency.counts_traces and total < questions:
         raise BudgetError(
@@ -307,22 +323,35 @@ def run_record(
         endpoints=tuple(sources.endpoints),
         name=name,
         version=__version__,
-        sources=trace_sources(sources.samplers, declared),
+        sources=tuple(sampler.source or sampler.name or declared or "" for sampler in sources.samplers),
         seeds_by="prompt",
     )
 
 
-def bounded_spec(spec: RunSpec, problems: Sequence[Problem], samplers: Sequence[Sampler]) -> RunSpec:
-    """The spec with a token limit per trace, where the budget needs one: its own, else the servers'."""
-    prompt = _longest_prompt(spec, problems)
-    return spec.with_options(sampling=bounded(spec.sampling, Amount.parse(spec.spending.budget), samplers, prompt))
+def bounded_spec(spec: RunSpec, problems: Sequence[Problem] | None, samplers: Sequence[Sampler]) -> RunSpec:
+    """The spec with the limit that a budget in tokens or money holds for each trace, and that is sent with it.
+
+    That is its own ``max_tokens``, else what the servers' context leaves beside the longest prompt, else none, which
+    :func:`~pets.engine.budget.currency_of` refuses; traces that count one each need none.
+    """
+    prompt = longest_prompt(spec, problems)
+    if not prompt or spec.sampling.max_tokens is not None:
+        return spec
+
+    async def context_lengths() -> list[int]:
+        return [await sampler.max_model_len() or 0 for sampler in samplers]
+
+    with ThreadPoolExecutor(1) as thread:  # in a thread: the caller's may run an event loop
+        room = min(thread.submit(asyncio.run, context_lengths()).result(), default=0) - prompt
+    return spec.with_options(max_tokens=room) if room > 0 else spec
 
 
-def _longest_prompt(spec: RunSpec, problems: Sequence[Problem]) -> int:
-    """The tokens of the longest prompt at most; 0 where traces count one each."""
+def longest_prompt(spec: RunSpec, problems: Sequence[Problem] | None) -> int:
+    """The tokens of the longest prompt at most, of those that have yet to come too; 0 where traces count one each."""
     if Amount.parse(spec.spending.budget).ledger_unit == "traces":
         return 0
-    return max(prompt_of(problem, spec.reading.system).max_tokens for problem in problems)
+    prompts = (prompt_of(problem, spec.reading.system) for problem in problems or ())
+    return max((prompt.max_tokens for prompt in prompts), default=UNKNOWN_PROMPT_TOKENS)
 
 
 def identity_of(spec: RunSpec, problems: Iterable[Problem], model: str) -> str:
@@ -351,7 +380,9 @@ def spec_of_run(record: RunRecord, code: str | None = None) -> RunSpec:
         raise InputError(f"this run reads its answers as {answer or 'they come'}, not as {code}: leave it out.")
     reading = {**record.spec.get("reading", {}), "answer": answer and reader_of(answer, code)}
     spec = RunSpec.from_plain({**record.spec, "reading": reading})
-    return spec if record.answer_type is None else spec.settled(record.answer_type)
+    if record.answer_type is None:
+        return spec
+    return spec.with_options(answer=f"auto:type={record.answer_type}")  # a question's own type still comes before it
 
 
 def spec_to_read(run: RunView, record: RunRecord) -> RunSpec:
@@ -368,9 +399,9 @@ def spec_to_read(run: RunView, record: RunRecord) -> RunSpec:
     return spec
 
 
-def kept_going(record: RunRecord) -> RunRecord:
-    """The record of a run that goes on whatever its first traces said."""
-    return replace(record, spec={**record.spec, "keeping": {**record.spec.get("keeping", {}), "keep_going": True}})
+def with_said(record: RunRecord, section: str, **values: Any) -> RunRecord:
+    """The record of a run whose user says something else in a section of its spec."""
+    return replace(record, spec={**record.spec, section: {**record.spec.get(section, {}), **values}})
 
 
 def rebudgeted(record: RunRecord, text: str, questions: int, spent: int) -> RunRecord:
@@ -486,21 +517,18 @@ def restored(view: RunView) -> Allocator:
 
 def results(view: RunView, allocator: Allocator, *, texts: bool = True) -> Iterator[Answer]:
     """The answers that ``pets solve`` prints, from the store; without ``texts`` far less is read."""
-    spec = spec_of_run(view.settings, view.code)
-    price = spec.price_in_money(view.settings.model)
-    totals = stored_totals(view.traces(texts=texts), spec.confidence_kind, price)
-    over = view.summary().state == "finished"
-    return answers(list(view.problems()), allocator, totals, spec, price, over=over)
+    spec, over = spec_of_run(view.settings, view.code), view.summary().state == "finished"
+    totals = stored_totals(view, spec, texts=texts)
+    return answers(list(view.problems()), allocator, totals, spec, view.settings.model, over=over)
 
 
-def stored_totals(
-    traces: Iterable[StoredTrace], confidence_kind: str | None, price: Currency | None
-) -> Iterator[tuple[str, QuestionTotals]]:
-    """Totals of traces that come question by question."""
-    for id, group in group_by_question(traces):
+def stored_totals(view: RunView, spec: RunSpec, *, texts: bool = True) -> Iterator[tuple[str, QuestionTotals]]:
+    """Totals of the traces of a stored run, question by question."""
+    kind, price = spec.confidence_kind, spec.price_in_money(view.settings.model)
+    for id, group in group_by_question(view.traces(texts=texts)):
         totals = QuestionTotals()
         for trace in group:
-            totals.add(trace, confidence_kind, price)
+            totals.add(trace, kind, price)
         yield id, totals
 
 
@@ -509,7 +537,7 @@ def answers(
     allocator: Allocator,
     totals: Iterable[tuple[str, QuestionTotals]],
     spec: RunSpec,
-    price: Currency | None,
+    model: str,
     failures: Mapping[str, PetsError] | None = None,
     *,
     over: bool,
@@ -518,20 +546,31 @@ def answers(
 
     ``over`` says whether the run has come to its end.
     """
-    zone = allocator.policy.zone
+    zone, price = allocator.policy.zone, spec.price_in_money(model)
     ids = [problem.id for problem in problems]
-    certify = Certifier(decisions_of(allocator, sampled(ids, PRIOR_QUESTIONS)), zone)
-    pending = iter(totals)
-    id, current = next(pending, ("", None))
-    for problem in problems:
-        own = current if id == problem.id else None
-        if id == problem.id:
-            id, current = next(pending, ("", None))
+    certify = Certifier(map(allocator.decision, sampled(ids, PRIOR_QUESTIONS)), zone)
+    for problem, own in zip(problems, in_order(ids, totals), strict=True):
         question = OpenQuestion(problem, spec.reading.answer, price=price, totals=own)
         verdict, failure = allocator.verdict(problem.id), (failures or {}).get(problem.id)
         error = None if failure is None or verdict.votes else str(failure)
         complete = allocator.complete(problem.id, over=over)
         yield question.answer(verdict, certify, complete=complete, error=error, zone=zone)
+
+
+def in_order(ids: Iterable[str], groups: Iterable[tuple[str, Group]]) -> Iterator[Group | None]:
+    """What each id has among groups that come in the same order, ``None`` for one that has none.
+
+    >>> list(in_order("abc", [("a", 1), ("c", 3)]))
+    [1, None, 3]
+    """
+    pending = iter(groups)
+    id, own = next(pending, (None, None))
+    for wanted in ids:
+        if id != wanted:
+            yield None
+            continue
+        yield own
+        id, own = next(pending, (None, None))
 
 
 def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[StoredTrace]:
@@ -543,13 +582,6 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
         StoredTrace(launch.question, launch.number, tokens=use.tokens, prompt_tokens=use.prompt_tokens, error=LOST)
         for launch, use in worth
     ]
-
-
-def note_end(run: Run, driver: Driver) -> None:
-    """Whatever ended a run: keep what went wrong."""
-    faults = Counter(run.load("faults") or {})
-    faults.update(driver.fetcher.faults)
-    run.save("faults", dict(faults))
 
 
 def _with_lost(view: RunView) -> Iterator[StoredTrace]:
@@ -590,17 +622,25 @@ class PastRun:
             run.write([], [], dropped=never_sent)
 
     def adopt(
-        self, wiring: Wiring, costs: CostEstimator | UnitCost, on_trace: Callable[[StoredTrace], None]
+        self,
+        wiring: Wiring,
+        costs: CostEstimator | UnitCost,
+        on_trace: Callable[[StoredTrace], None],
+        labels: Labels | None = None,
     ) -> Sequence[PendingLaunches]:
-        """Take in all that was paid for, each trace with a call of ``on_trace``; the launches that are awaited."""
+        """Take in all that was paid for, each trace with a call of ``on_trace``; the launches that are awaited.
+
+        ``labels`` names the classes of a question's answers, where it is none of a batch.
+        """
         run, currency = self._run, self._run.settings.currency
         self._read_again()
         for trace in run.traces(texts=False):
             on_trace(trace)
             wiring.fetcher.remember(trace, self._first)
-        wiring.stops.first_traces.count_stored(run, wiring.questions.type_name(self._problems[0]))
+        if self._problems:
+            wiring.stops.first_traces.count_stored(run, wiring.questions.type_name(self._problems[0]))
         pending = [Launch(id, number) for id, numbers in self.awaited for number in numbers]
-        kind, labels = self._spec.confidence_kind, wiring.questions.labels_of
+        kind, labels = self._spec.confidence_kind, labels or wiring.questions.labels_of
         adopt_run(wiring.allocator, run, labels, kind, pending, whole_wave=self._whole_wave)
         if isinstance(costs, CostEstimator):
             for trace in run.traces(texts=False):

@@ -1,10 +1,8 @@
 """A live run: questions in, a model behind an endpoint, a budget, answers out, each with its certificate."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Self, Unpack
 
@@ -13,7 +11,6 @@ from pets.core.allocator import Allocator
 from pets.engine.assemble import assemble, costs_of, fetcher_of
 from pets.engine.budget import Models
 from pets.engine.driver import Driver
-from pets.engine.ledger import Ledger
 from pets.engine.pacing import hurry_of
 from pets.engine.progress import Snapshot, Solution, TraceTotals, expected_of, expected_so_far
 from pets.engine.question import Answer
@@ -24,18 +21,16 @@ from pets.engine.resume import (
     answers,
     ledger_of,
     new_allocator,
-    note_end,
     open_run,
     options_of,
     reopen_run,
     stored_totals,
 )
 from pets.engine.reuse import Reuse
-from pets.engine.sources import Endpoints, Keys, LiveRun, Samplers
+from pets.engine.sources import Endpoints, Keys, LiveRun, Samplers, Servers
 from pets.engine.spec import BATCH_HURRY, RunOptions, RunSpec
 from pets.errors import JobLeftError, StateError
 from pets.store import StoredTrace
-from pets.store.cache import TraceCache
 
 
 class Engine(LiveRun):
@@ -79,28 +74,23 @@ class Engine(LiveRun):
             if isinstance(questions, OpenedRun)
             else open_run(
                 questions,
-                endpoint=endpoint,
-                model=model,
-                key=key,
-                headers=headers,
-                sampler=sampler,
+                Servers(endpoint, model, key, headers, sampler),
                 store=store,
                 new=new,
                 spec=spec,
                 options=options,
             )
         )
-        super().__init__(opened.sources, opened.store, opened.run, repeatable=opened.repeatable)
+        totals = TraceTotals(opened.spec.price_in_money(opened.record.model))
+        super().__init__(
+            opened.sources, opened.store, opened.run, repeatable=opened.repeatable, cache=opened.cache, totals=totals
+        )
         self.spec, self.problems, self.record = opened.spec, opened.problems, opened.record
         self.origin, self.pace = opened.origin, opened.pace
         self.jobs_left_note = ""
         """What stays with a batch provider, or in a file, where the run ended with jobs that have not."""
-        self.faults: Counter[str] = Counter()
-        """What went wrong on the way, and how often; nothing of it is lost in the counts."""
-        self._opened = opened
-        self._totals = TraceTotals(self.spec.price_in_money(self.record.model), on_trace)
+        self._opened, self._on_trace = opened, on_trace
         self._driver: Driver | None = None
-        self._ledger = Ledger()
         self._begun = 0.0, 0  # when, and after how many traces
 
     async def __aenter__(self) -> Self:
@@ -134,21 +124,14 @@ class Engine(LiveRun):
         again (``python:...``): a store alone names none.
         What was in flight when it was broken off is charged and casts no vote; ``lost`` says how much that is.
         """
+        changes = {"concurrency": concurrency, "hurry": hurry, "max_traces": max_traces}
         opened = reopen_run(
             store,
             run,
-            endpoint=endpoint,
-            key=key,
-            headers=headers,
-            sampler=sampler,
+            Servers(endpoint, None, key, headers, sampler),
             answer=answer,
             budget=budget,
-            changes={
-                "concurrency": concurrency,
-                "hurry": hurry,
-                "max_traces": max_traces,
-                "keep_going": keep_going or None,
-            },
+            changes={**changes, "keep_going": keep_going or None},
         )
         return cls(opened, on_trace=on_trace)
 
@@ -156,11 +139,6 @@ class Engine(LiveRun):
     def allocator(self) -> Allocator:
         """What decides, once the run has begun."""
         return self._running().allocator
-
-    @property
-    def cache(self) -> TraceCache | None:
-        """The traces of the store that other runs paid for, where there are any of these questions."""
-        return self._opened.cache
 
     @property
     def begun(self) -> bool:
@@ -181,22 +159,15 @@ class Engine(LiveRun):
         if self.origin == "finished":
             return self.solution()
         self._begun = asyncio.get_running_loop().time(), driver.allocator.told
-        over = False
         try:
-            async with self._ledger:
-                await driver.run()
-            over = self._over(driver)
+            await self.drive(driver)
+            if self.stored_run is not None and self._over(driver) and driver.allocator.told:
+                self.stored_run.finish()
         except JobLeftError as error:
             driver.stops.drain()
             self.jobs_left_note = str(error)
         finally:  # whatever ended the run
             driver.allocator.learn_worth()  # from all traces, as readers of the store do
-            if self.stored_run is not None:
-                note_end(self.stored_run, driver)
-                if over and driver.allocator.told:
-                    self.stored_run.finish()
-            self.faults.update(driver.fetcher.faults)
-            driver.fetcher.faults.clear()
         return self.solution()
 
     def drain(self) -> None:
@@ -210,25 +181,20 @@ class Engine(LiveRun):
         return 0 if self._driver is None else self._driver.settlement.traces_abandoned
 
     @property
-    def launches_lost(self) -> int:
-        """Launches that were in flight when the run was broken off, over all times that it was."""
-        return self._totals.lost
-
-    @property
     def reused_words(self) -> str:
         """Which runs paid for traces of this one, and what those had cost; nothing where none did."""
         return self._totals.reused_words(self.allocator.told)
 
     def answers(self) -> Iterator[Answer]:
         """Every question's answer, in their order."""
-        driver, price = self._running(), self.spec.price_in_money(self.record.model)
+        driver = self._running()
         if self.stored_run is not None:
-            totals = stored_totals(self.stored_run.traces(), self.spec.confidence_kind, price)
+            totals = stored_totals(self.stored_run, self.spec)
         else:
             kept = driver.questions.totals
             totals = ((p.id, kept[p.id]) for p in self.problems if p.id in kept)
-        problems, failures = driver.questions.problems, driver.stops.failures
-        return answers(problems, driver.allocator, totals, self.spec, price, failures, over=self._over(driver))
+        problems, failures, over = driver.questions.problems, driver.stops.failures, self._over(driver)
+        return answers(problems, driver.allocator, totals, self.spec, self.record.model, failures, over=over)
 
     @property
     def points_given_up(self) -> float:
@@ -269,7 +235,7 @@ class Engine(LiveRun):
         return Solution(
             run=None if self.stored_run is None else self.stored_run.id,
             questions=len(self.problems),
-            answered=len(list(filter(attrgetter("counts"), map(allocator.tally, driver.questions.ids)))),
+            answered=sum(bool(allocator.tally(id).counts) for id in driver.questions.ids),
             traces=allocator.told,
             failed=counted.failed,
             lost=counted.lost,
@@ -306,17 +272,14 @@ class Engine(LiveRun):
             past = PastRun(self.stored_run, spec, problems, self._opened.keys, self.sources.first)
         allocator = new_allocator(spec, self.record, problems, self.pace.waves, hurry)
         costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run
-        if self.stored_run is not None:
-            self.faults.update(self.stored_run.load("faults") or {})
-        elif self._store is not None:
-            run = self._store.create(
+        if self.stored_run is None and self._store is not None:
+            self.stored_run = self._store.create(
                 self.record,
                 problems,
                 identity=self._opened.identity,
                 keys=self._opened.keys,  # a rival is what the same call would have gone on with, had it been there
                 is_rival=lambda run: self.repeatable and run.settings.budget == self.record.budget,
             )
-            self.keep(run)
         if self.stored_run is not None:
             self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, past.awaited if past else ())
         return assemble(
@@ -331,11 +294,10 @@ class Engine(LiveRun):
             fetcher=fetcher_of(spec, self.sources, leaves_jobs=leaves_jobs),
             pace=self.pace,
             keep="totals" if self._store is None else "nothing",
-            on_trace=self._totals.counted,
+            on_trace=self._counted,
         )
 
-    def close(self) -> None:
-        """As :meth:`LiveRun.close`; the cache is closed too."""
-        super().close()
-        if self.cache is not None:
-            self.cache.close()
+    def _counted(self, trace: StoredTrace) -> None:
+        self._totals.add(trace)
+        if self._on_trace is not None:
+            self._on_trace(trace)

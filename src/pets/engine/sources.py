@@ -10,8 +10,9 @@ A live run or stream holds its samplers, its store and its run in a :class:`Live
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from types import TracebackType
@@ -20,9 +21,14 @@ from typing import Self
 from pets.answers.judge import Judge
 from pets.core.mixture import ModelMixture
 from pets.engine.batch import batch_samplers
+from pets.engine.budget import Models, model_name, model_shares
+from pets.engine.driver import Driver
+from pets.engine.ledger import Ledger
+from pets.engine.progress import TraceTotals
 from pets.engine.spec import RunSpec
 from pets.errors import InputError, SamplerError
 from pets.openai.batch import BatchJob
+from pets.questions import Problem
 from pets.registry import as_sampler
 from pets.samplers import Sampler
 from pets.samplers.batch import BatchSampler, OpenAIBatches
@@ -31,17 +37,35 @@ from pets.samplers.local import LocalSampler
 from pets.samplers.mixture import MixtureSampler
 from pets.samplers.openai import OpenAISampler
 from pets.store import Run, RunRecord, Store
+from pets.store.cache import TraceCache
 
 ANOTHER_MODELS_URL = re.compile(r"((?:(?!://).)+?)=[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 Endpoints = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Servers of every model, or each model's own; in a sequence those are written ``MODEL=URL``."""
 
-Keys = str | Sequence[str | None] | Mapping[str, str | None] | None
+ServerKeys = str | Sequence[str | None] | None
+Keys = ServerKeys | Mapping[str, str | None]
 """The servers' key, one for each server, or each model's own: in a sequence written ``MODEL=KEY``."""
 
 AnySampler = str | Sampler | SamplerFunction
 Samplers = AnySampler | Sequence[AnySampler]
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Whom a run asks, as the user says it: servers of a model or of several, or samplers; else the local model."""
+
+    endpoint: Endpoints | None = None
+    model: Models | None = None
+    key: Keys = None
+    headers: Mapping[str, str] | None = None
+    sampler: Samplers | Mapping[str, Samplers] | None = None
+
+    def named_in(self, spec: RunSpec) -> RunSpec:
+        """The spec with the models and the headers' names, where it has none."""
+        headers = tuple(sorted(self.headers or spec.serving.headers))
+        return spec.with_options(models=spec.serving.models or model_shares(self.model), headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +87,15 @@ class Sources:
         if judge is None or judge.endpoint is None:
             return self
         return replace(self, judge=OpenAISampler(judge.endpoint, judge.model or self.model))
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Keep the samplers open, the judge's too."""
+        async with AsyncExitStack() as stack:
+            for sampler in (*self.samplers, self.judge):
+                if sampler is not None:
+                    await stack.enter_async_context(sampler)
+            yield
 
 
 def source_name(
@@ -106,44 +139,47 @@ def taken_up(record: RunRecord, sources: Sources) -> tuple[RunRecord, Sources]:
     return record, replace(sources, first=first)
 
 
-def trace_sources(samplers: Sequence[Sampler], declared: str | None) -> tuple[str, ...]:
-    """What tells the traces of each sampler from others': its own word, else what the user calls its model.
-
-    >>> trace_sources([OpenAISampler("http://localhost:8000/v1", "qwen3")], None)
-    ('qwen3 at http://localhost:8000/v1',)
-    """
-    return tuple(sampler.source or sampler.name or declared or "" for sampler in samplers)
-
-
-def sources_of(
-    samplers: Samplers | Mapping[str, Samplers] | None,
-    endpoint: Endpoints | None,
-    model: str | None,
-    key: Keys,
-    headers: Mapping[str, str] | None,
-    spec: RunSpec,
-    **local: int | None,
-) -> Sources:
+def sources_of(servers: Servers, spec: RunSpec, **local: int | None) -> Sources:
     """The samplers that the caller has, else those of the endpoints, else a ``local`` model with these settings."""
-    names = [share.name for share in spec.serving.models]
+    endpoint, own, models = servers.endpoint, servers.sampler, spec.serving.models
+    model, names = ", ".join(map(str, models)) or model_name(servers.model), [share.name for share in models]
+
+    def made(own: Samplers | None, urls: Sequence[str], model: str | None, key: ServerKeys) -> list[Sampler]:
+        if own is not None:
+            return [as_sampler(sampler) for sampler in _several(own)]
+        if missing := set(spec.serving.headers) - set(servers.headers or ()):
+            raise InputError(f"this run sends the header {min(missing)}, whose value is not kept: give it again.")
+        return make_samplers(
+            urls,
+            model,
+            key=key,
+            headers=servers.headers,
+            stream=spec.confidence_kind is not None,
+            timeout=spec.serving.timeout,
+            batch_api=spec.serving.batch_api,
+            **local,
+        )
+
     if not names:
-        if isinstance(endpoint, Mapping) or isinstance(key, Mapping) or isinstance(samplers, Mapping):
+        if isinstance(endpoint, Mapping) or isinstance(servers.key, Mapping) or isinstance(own, Mapping):
             raise InputError("a mapping gives each of several models its own; name them: model=[...].")
-        endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint or ())
-        return Sources(_samplers(samplers, endpoints, model, key, headers, spec, local), endpoints, model or "")
-    urls, keys = endpoints_by_model(names, endpoint), keys_by_model(names, key)
+        return Sources(made(own, _listed(endpoint), model, servers.key), _listed(endpoint), model or "")
+    urls, keys = endpoints_by_model(names, endpoint), keys_by_model(names, servers.key)
     listed = [f"{name}={url}" for name in names for url in urls[name]]
-    if isinstance(samplers, Sequence) and all(isinstance(sampler, MixtureSampler) for sampler in samplers):
-        return Sources(_samplers(samplers, (), None, None, headers, spec, local), listed, model or "")
-    if samplers is not None and not isinstance(samplers, Mapping):
+    if isinstance(own, Sequence) and all(isinstance(sampler, MixtureSampler) for sampler in own):
+        return Sources(made(own, (), None, None), listed, model or "")
+    if own is not None and not isinstance(own, Mapping):
         raise InputError("several models need a sampler each: sampler={model: sampler, ...}.")
-    if samplers is not None and set(samplers) != set(names):
-        raise InputError(f"there are samplers of {', '.join(samplers)} for the models {', '.join(names)}.")
-    own = {
-        name: _samplers((samplers or {}).get(name), urls[name], name, keys[name], headers, spec, local)
-        for name in names
-    }
-    return Sources(mixed(spec, own), listed, model or "")
+    if own is not None and set(own) != set(names):
+        raise InputError(f"there are samplers of {', '.join(own)} for the models {', '.join(names)}.")
+    mixture, prices = ModelMixture(tuple(share.weight for share in models)), spec.prices("")
+    differ = len(set(prices)) > 1
+    mixed = [
+        MixtureSampler(sampler, mixture, place, name, prices[place].currency() if differ else None)
+        for place, name in enumerate(names)
+        for sampler in made((own or {}).get(name), urls[name], name, keys[name])
+    ]
+    return Sources(mixed, listed, model or "")
 
 
 def values_by_model(option: str, names: Sequence[str], values: Endpoints | None) -> dict[str, list[str]]:
@@ -203,42 +239,6 @@ def _listed(value: str | Sequence[str] | None) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
-def mixed(spec: RunSpec, samplers: Mapping[str, Sequence[Sampler]]) -> list[Sampler]:
-    """The samplers of the configuration's models as one mixture."""
-    mixture = ModelMixture(tuple(share.weight for share in spec.serving.models))
-    prices = spec.prices("")
-    differ = len(set(prices)) > 1
-    return [
-        MixtureSampler(sampler, mixture, index, share.name, prices[index].currency() if differ else None)
-        for index, share in enumerate(spec.serving.models)
-        for sampler in samplers[share.name]
-    ]
-
-
-def _samplers(
-    samplers: Samplers | None,
-    endpoints: Sequence[str],
-    model: str | None,
-    key: str | Sequence[str | None] | None,
-    headers: Mapping[str, str] | None,
-    spec: RunSpec,
-    local: Mapping[str, int | None],
-) -> list[Sampler]:
-    """The samplers that the caller has, else those of the endpoints."""
-    if samplers is None:
-        return make_samplers(
-            endpoints,
-            model,
-            key=key,
-            headers=check_resent(spec, headers),
-            stream=spec.confidence_kind is not None,
-            timeout=spec.serving.timeout,
-            batch_api=spec.serving.batch_api,
-            **local,
-        )
-    return [as_sampler(sampler) for sampler in _several(samplers)]
-
-
 def _several(samplers: Samplers) -> Sequence[AnySampler]:
     return samplers if isinstance(samplers, Sequence) and not isinstance(samplers, str) else [samplers]
 
@@ -247,7 +247,7 @@ def make_samplers(
     endpoints: Sequence[str],
     model: str | None,
     *,
-    key: str | Sequence[str | None] | None = None,
+    key: ServerKeys = None,
     headers: Mapping[str, str] | None = None,
     stream: bool = False,
     timeout: float = 600.0,
@@ -275,7 +275,7 @@ def make_samplers(
     ]
 
 
-def endpoint_keys(endpoints: Sequence[str], key: str | Sequence[str | None] | None) -> list[str | None]:
+def endpoint_keys(endpoints: Sequence[str], key: ServerKeys) -> list[str | None]:
     """The key of each endpoint: one for all, or as many as there are endpoints."""
     keys = [key] * len(endpoints) if key is None or isinstance(key, str) else list(key)
     if len(keys) != len(endpoints):
@@ -283,32 +283,42 @@ def endpoint_keys(endpoints: Sequence[str], key: str | Sequence[str | None] | No
     return keys
 
 
-def check_resent(spec: RunSpec, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """The headers, if they are those that the run began with: a store keeps their names alone."""
-    if missing := set(spec.serving.headers) - set(headers or ()):
-        raise InputError(f"this run sends the header {sorted(missing)[0]}, whose value is not kept: give it again.")
-    return dict(headers or {})
-
-
 class LiveRun:
     """A run or stream that is at work; ``async with`` opens its samplers and closes all that it holds.
 
-    ``repeatable``: the same call again goes on with the stored run, and neither begins another nor adds to it.
+    ``repeatable``: the same call again goes on with the stored run, and neither begins another nor adds to it. The
+    ``cache`` has traces of the store that other runs paid for; ``totals`` counts those of this one.
     """
 
     def __init__(
-        self, sources: Sources, store: Store | None = None, run: Run | None = None, *, repeatable: bool = False
+        self,
+        sources: Sources,
+        store: Store | None = None,
+        run: Run | None = None,
+        *,
+        repeatable: bool = False,
+        cache: TraceCache | None = None,
+        totals: TraceTotals | None = None,
     ) -> None:
         self.sources = sources
         """The servers that are asked now, whichever a stored run began with."""
         self.stored_run = run
         """The run in the store, once it has begun; none without a store."""
-        self.repeatable = repeatable
+        self.repeatable, self.cache = repeatable, cache
+        self.faults: Counter[str] = Counter({} if run is None else run.load("faults") or {})
+        """What went wrong on the way, and how often; nothing of it is lost in the counts."""
         self._store, self._stack = store, AsyncExitStack()
+        self._ledger, self._totals = Ledger(), totals or TraceTotals(None)
 
-    def keep(self, run: Run) -> None:
-        """The run has begun in the store."""
-        self.stored_run = run
+    @property
+    def launches_lost(self) -> int:
+        """Launches that were in flight when the run was broken off, over all times that it was: charged."""
+        return self._totals.lost
+
+    @property
+    def store_name(self) -> str:
+        """The store as messages call it; empty without one."""
+        return "" if self._store is None else self._store.name
 
     def watch_jobs(self, on_job: Callable[[BatchJob], None]) -> None:
         """Hear of every batch job that is handed in."""
@@ -323,10 +333,19 @@ class LiveRun:
                 names |= dict.fromkeys(str(model["id"]) for model in await sampler.models())
         return list(names)
 
+    async def drive(self, driver: Driver, problems: AsyncIterable[Problem] | None = None) -> None:
+        """Run a driver to its end; whatever ends it, what went wrong is kept."""
+        try:
+            async with self._ledger:
+                await driver.run(problems)
+        finally:
+            self.faults.update(driver.fetcher.faults)
+            driver.fetcher.faults.clear()
+            if self.stored_run is not None:
+                self.stored_run.save("faults", dict(self.faults))
+
     async def __aenter__(self) -> Self:
-        judges = () if self.sources.judge is None else (self.sources.judge,)
-        for sampler in (*self.sources.samplers, *judges):
-            await self._stack.enter_async_context(sampler)
+        await self._stack.enter_async_context(self.sources.opened())
         return self
 
     async def __aexit__(
@@ -335,14 +354,8 @@ class LiveRun:
         await self._stack.aclose()
         self.close()
 
-    @property
-    def store_name(self) -> str:
-        """The store as messages call it; empty without one."""
-        return "" if self._store is None else self._store.name
-
     def close(self) -> None:
-        """Let go of the run and the store; twice does no harm."""
-        if self.stored_run is not None:
-            self.stored_run.close()
-        if self._store is not None:
-            self._store.close()
+        """Let go of the run, the store and the cache; twice does no harm."""
+        for held in (self.stored_run, self._store, self.cache):
+            if held is not None:
+                held.close()

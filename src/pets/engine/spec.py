@@ -8,14 +8,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, ClassVar, Self, TypedDict, get_type_hints
+from typing import Any, ClassVar, Literal, Self, TypedDict, get_type_hints
 
 from pets.answers.base import AnswerType
 from pets.arguments import Interval, check_fields, check_values, setting
-from pets.confidence import KINDS, Kind
+from pets.confidence import Kind
 from pets.core.budget import Currency
 from pets.core.policy import Policy
-from pets.engine.budget import ModelShare, TokenPrice, price_of, shares_from_plain, with_prices
+from pets.engine.budget import ModelShare, TokenPrice, price_of, with_prices
 from pets.engine.question import instructed
 from pets.errors import InputError, StateError
 from pets.questions import Problem
@@ -29,6 +29,10 @@ TOP_LOGPROBS = 20
 MIN_SEEDS = 4096  # per question
 CONCURRENCY = 64  # traces in flight, where nobody says
 BATCH_HURRY, ARRIVING_HURRY = 0.25, 0.5  # of a list of questions, and of those that come one by one, where servers stop
+
+
+Reused = Literal["server", "model", "nothing"]
+"""Whose traces of a store a run takes: the same server's, any server's of the same model name, nobody's."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -54,7 +58,7 @@ class RunOptions(TypedDict, total=False):
     tpm: int | None
     timeout: float
     keep_texts: bool
-    reuse: str
+    reuse: Reused
     keep_going: bool
     seed: int
     max_tokens: int | None
@@ -69,8 +73,9 @@ class RunOptions(TypedDict, total=False):
     extra_body: Mapping[str, Any]
 
 
-REUSED = ("server", "model", "nothing")
-"""Whose traces of a store a run takes: the same server's, any server's of the same model name, nobody's."""
+ASKING = ("solve", "stream", "sample", "serve")  # verbs that ask servers request by request
+BUDGETED = ("solve", "batch", "stream", "pool")  # verbs that spend a budget on questions
+AT_LEAST_1 = Interval(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,48 +88,40 @@ class SpendingSpec:
         "16x",
         "What may be spent: 16x (per question on average), 5000 (traces), 2Mtok or 5usd; of a stream in all or per "
         "window. 16x, or as its plan says, if not given.",
-        verbs=("solve", "batch", "stream", "pool", "doctor"),
+        verbs=(*BUDGETED, "doctor"),
     )
     max_traces: int | None = setting(
         64,
         "How many traces a question gets at most; 64, or a plan's, if not given. A run that goes on may be given more.",
-        within=Interval(1),
-        verbs=("solve", "batch", "stream", "pool", "serve", "resume"),
+        verbs=(*BUDGETED, "serve", "resume"),
+        within=AT_LEAST_1,
     )
     policy: str | Policy = setting(
         "okg",
         "Who gets the next trace; if not given okg, and price:rounds=3 where questions come one by one.",
-        verbs=("solve", "batch", "stream", "pool", "serve"),
+        verbs=(*BUDGETED, "serve"),
     )
     target_consistency: float | None = setting(
         None,
         "Stop when this self-consistency is expected, such as 0.99.",
-        within=Interval(0, 1, open="()"),
         verbs=("solve", "batch"),
+        within=Interval(0, 1, open="()"),
     )
     price: TokenPrice | None = setting(
         None,
         "Dollars per million tokens, for budgets in money: in=0.15,out=0.60; MODEL=in=...,out=... for one of several "
         "models. Batch jobs cost half, or batch=SHARE of it.",
-        verbs=("solve", "batch", "stream", "pool", "serve", "doctor"),
+        verbs=(*BUDGETED, "serve", "doctor"),
     )
     # By what share a budget in tokens or money may be exceeded; 999 of 1,000 runs keep to it.
     overshoot: float = setting(0.1, within=Interval(0, 1), verbs=("solve", "batch", "stream"))
-    horizon: int | None = setting(None, within=Interval(1), verbs=("stream", "pool"))  # how many questions will come
+    horizon: int | None = setting(None, within=AT_LEAST_1, verbs=("stream", "pool"))  # how many questions will come
     budget_window: int | None = setting(
         None,
         "How many questions share a budget, in a stream without an end; 100 if not given.",
-        within=Interval(1),
         verbs=("stream", "pool", "serve"),
+        within=AT_LEAST_1,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _made_policy(self.policy)  # or refuses it
-        if self.horizon is not None and self.budget_window is not None:
-            raise InputError(
-                "a horizon is for a known number of questions, a window for a stream without an end. Take one."
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +133,8 @@ class PacingSpec:
     concurrency: int | None = setting(
         None,
         "How many traces are in flight; if not given 64, 16 of a local model, 256 of a gateway.",
-        within=Interval(1),
         verbs=("solve", "stream", "pool", "serve", "resume"),
+        within=AT_LEAST_1,
         operational=True,
     )
     hurry: float | None = setting(
@@ -145,21 +142,18 @@ class PacingSpec:
         "How many traces of a question are in flight beyond those that it must have; when its vote is settled they are "
         "cancelled. 0 costs nothing; 0.5 about a tenth more tokens for half the time; 1 a fifth more for another fifth "
         "of the time. If not given 0.25, or 0.5 where questions come one by one, and 0 where the server may not stop.",
-        within=Interval(0),
         verbs=("solve", "stream", "serve", "resume"),
+        within=Interval(0),
         operational=True,
     )
     open_questions: int | None = setting(
         None,
         "How many questions are open at a time: 8 of a stream, 2 of a recording, 1,024 of a gateway if not given.",
-        within=Interval(1),
         verbs=("stream", "pool", "sample", "serve"),
+        within=AT_LEAST_1,
         operational=True,
         rare=True,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def in_flight(self) -> int:
@@ -181,39 +175,29 @@ class ServingSpec:
     models: tuple[ModelShare, ...] = setting(())
     headers: tuple[str, ...] = setting((), operational=True)
     rpm: int | None = setting(
-        None,
-        "How many requests per minute each server takes.",
-        within=Interval(1),
-        operational=True,
-        verbs=("solve", "stream", "sample", "serve"),
-        rare=True,
+        None, "How many requests per minute each server takes.", ASKING, AT_LEAST_1, operational=True, rare=True
     )
     tpm: int | None = setting(
-        None,
-        "How many tokens per minute each server takes.",
-        within=Interval(1),
-        operational=True,
-        verbs=("solve", "stream", "sample", "serve"),
-        rare=True,
+        None, "How many tokens per minute each server takes.", ASKING, AT_LEAST_1, operational=True, rare=True
     )
     timeout: float = setting(
         600.0,
         "How many seconds a request may take.",
+        verbs=(*ASKING, "doctor"),
         within=Interval(0, open="()"),
         operational=True,
-        verbs=("solve", "stream", "sample", "serve", "doctor"),
         rare=True,
     )
     tries: int = setting(
         6,
         "How many times a trace is tried before it counts as failed.",
-        within=Interval(1),
+        ASKING,
+        AT_LEAST_1,
         operational=True,
-        verbs=("solve", "stream", "sample", "serve"),
         rare=True,
     )
     backoff: float = setting(0.5, within=Interval(0, 60), operational=True)
-    max_n: int = setting(16, within=Interval(1), verbs=("sample", "serve"), operational=True)
+    max_n: int = setting(16, within=AT_LEAST_1, verbs=("sample", "serve"), operational=True)
     batch_api: bool = setting(
         False,
         "Hand in every wave as a job of the provider's batch interface, for half the price and an answer within a day. "
@@ -221,15 +205,8 @@ class ServingSpec:
         verbs=("solve", "batch"),
     )
     seed: int = setting(
-        0,
-        "The seed that the seeds of all traces follow from.",
-        within=Interval(0),
-        verbs=("solve", "batch", "stream", "pool", "sample"),
-        rare=True,
+        0, "The seed that the seeds of all traces follow from.", (*BUDGETED, "sample"), Interval(0), rare=True
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +223,7 @@ class ReadingSpec:
         None,
         "How the answers of all questions are read: choice, number, math, text, yesno, json, regex:PATTERN, "
         "python:MODULE:FUNCTION or judge; if not given as the questions or the first traces say, of a gateway text.",
-        verbs=("solve", "batch", "stream", "pool", "sample", "serve", "doctor"),
+        verbs=(*BUDGETED, "sample", "serve", "doctor"),
     )
     instruct: bool = setting(
         True,
@@ -271,13 +248,6 @@ class ReadingSpec:
     )
     answer_sizes: Mapping[str, int | None] = setting(factory=dict, verbs=("stream", "pool"), hashed=False)
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.confidence is not None and self.confidence not in KINDS:
-            raise InputError(f"a confidence is one of {', '.join(KINDS)}; got {self.confidence!r}.")
-        if self.answer is not None:
-            answer_types().accept(self.answer)  # or refuses it
-
 
 @dataclass(frozen=True, slots=True)
 class KeepingSpec:
@@ -288,11 +258,11 @@ class KeepingSpec:
     keep_texts: bool = setting(
         True,
         "Keep what traces say in the store, not only what they answer.",
-        flags=("--texts/--no-texts",),
         verbs=("solve", "batch", "stream", "sample"),
+        flags=("--texts/--no-texts",),
         rare=True,
     )
-    reuse: str = setting(
+    reuse: Reused = setting(
         "server",
         "Which traces of the store are taken instead of paying again: those of the same model at the same server "
         "(server), at any server (model), or none (nothing).",
@@ -301,15 +271,10 @@ class KeepingSpec:
     keep_going: bool = setting(
         False,
         "Go on also where most of the first traces were cut, refused or unreadable.",
-        verbs=("solve", "batch", "stream", "pool", "resume"),
+        verbs=(*BUDGETED, "resume"),
         operational=True,
         rare=True,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.reuse not in REUSED:
-            raise InputError(f"reuse is one of {', '.join(REUSED)}; got {self.reuse!r}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,9 +295,17 @@ class RunSpec:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.reading.soft and _made_policy(self.spending.policy).sees == "traces":
-            policy = self.spending.policy
-            raise InputError(f"{policy} weighs traces itself; soft votes need a policy of votes, such as okg.")
+        spending, reading = self.spending, self.reading
+        for section in (spending, self.pacing, self.serving, reading, self.keeping):
+            check_fields(section)
+        if reading.answer is not None:
+            answer_types().accept(reading.answer)  # or refuses it
+        if self.make_policy().sees == "traces" and reading.soft:
+            raise InputError(f"{spending.policy} weighs traces itself; soft votes need a policy of votes, such as okg.")
+        if spending.horizon is not None and spending.budget_window is not None:
+            raise InputError(
+                "a horizon is for a known number of questions, a window for a stream without an end. Take one."
+            )
 
     @classmethod
     def of(cls, **options: Any) -> Self:
@@ -415,12 +388,14 @@ class RunSpec:
             spending, serving, sampling = values["spending"], values["serving"], values["sampling"]
             if isinstance(policy := spending.get("policy"), Mapping):
                 spending["policy"] = policies()[policy["name"]].from_plain(policy["options"])
-            if spending.get("price") is not None:
-                spending["price"] = TokenPrice(**spending["price"])
+            models = [dict(share) for share in serving.get("models", ())]
+            for priced in (spending, *models):
+                if priced.get("price") is not None:
+                    priced["price"] = TokenPrice(**priced["price"])
             waves, _ = (values["pacing"].pop(name, None) for name in ("waves", "patience"))  # of runs of before
             if waves and serving.get("batch_api") and isinstance(spending.get("policy"), str):
                 spending["policy"] = policies().accept(spending["policy"]).with_waves(waves)
-            serving["models"] = shares_from_plain(serving.get("models", ()))
+            serving["models"] = tuple(ModelShare(**share) for share in models)
             serving["headers"] = tuple(serving.get("headers", ()))
             sampling["stop"] = tuple(sampling.get("stop", ()))
             return cls(**{section: SECTIONS[section](**own) for section, own in values.items()})
@@ -429,15 +404,12 @@ class RunSpec:
 
     def make_policy(self) -> Policy:
         """The policy, made of its spec where it is one."""
-        return _made_policy(self.spending.policy)
+        policy = self.spending.policy
+        return _named_policy(policy) if isinstance(policy, str) else policy
 
     def asked(self, problem: Problem) -> Problem:
         """The question as the model reads it: with its instruction, where it is a text alone."""
         return instructed(problem, self.reading.answer) if self.reading.instruct else problem
-
-    def settled(self, answer_type: str) -> Self:
-        """The same, where ``auto`` has come to mean this type: a question's own type still comes before it."""
-        return self.with_options(answer=f"auto:type={answer_type}")
 
     def prices(self, model: str) -> tuple[TokenPrice, ...]:
         """What the tokens of each model cost, of ``model`` where it is one; none where a price is not known.
@@ -463,7 +435,7 @@ class RunSpec:
     @property
     def confidence_kind(self) -> Kind | None:
         """The confidence to tell the policy: a policy that weighs traces gets the tail's unless another was chosen."""
-        return self.reading.confidence or ("tail" if _made_policy(self.spending.policy).sees == "traces" else None)
+        return self.reading.confidence or ("tail" if self.make_policy().sees == "traces" else None)
 
     @property
     def drawn(self) -> Sampling:
@@ -510,10 +482,6 @@ def check_option_names(values: Mapping[str, object], known: Collection[str]) -> 
             close = get_close_matches(name, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(sorted(known))}."
             raise InputError(f"there is no option {name!r}; {hint}")
-
-
-def _made_policy(policy: str | Policy) -> Policy:
-    return _named_policy(policy) if isinstance(policy, str) else policy
 
 
 _named_policy = lru_cache(maxsize=64)(lambda spec: policies().accept(spec))

@@ -9,40 +9,39 @@ again.
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
 from pets._version import __version__
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, CostEstimator, UnitCost, Window
+from pets.core.budget import Budget, Window
 from pets.core.tally import K0
 from pets.engine.arrivals import Asking, StreamArrivals, Wiring
-from pets.engine.assemble import assemble, costs_of
+from pets.engine.assemble import Costs, assemble, costs_of
 from pets.engine.batch import PendingLaunches
-from pets.engine.budget import Amount, bounded, currency_of, total_of
-from pets.engine.ledger import Ledger, RunLedger
+from pets.engine.budget import Amount, currency_of, total_of
+from pets.engine.driver import Driver
+from pets.engine.ledger import RunLedger
 from pets.engine.pacing import hurry_of
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.reading import judge_of
-from pets.engine.resume import adopt_run, charge_lost, kept_going, note_end, rebudgeted, spec_to_read
-from pets.engine.sources import LiveRun, Sources
+from pets.engine.resume import OpenedRun, PastRun, bounded_spec, longest_prompt, reopen_run
+from pets.engine.sources import LiveRun, Servers, Sources
 from pets.engine.spec import ARRIVING_HURRY, RunSpec
-from pets.errors import InputError, RefusedError, StateError
+from pets.errors import InputError, RefusedError
 from pets.plans import Drift, StreamPlan, left_by_windows
 from pets.policies.price import PriceRule
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
-from pets.store import Run, RunRecord, Store
-from pets.store.records import LOST
+from pets.store import RunRecord, Store
 from pets.types import Trace
 
 WINDOW_QUESTIONS = 100  # where a stream has no end and no window was named
 OPEN_QUESTIONS = 8  # where nobody says
 COLD_POLICY = "price:warmup=2"  # without a plan, where nobody names another
-UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet to come
 
 
 def stream_budget(spec: RunSpec, model: str = "", problems: Sequence[Problem] | None = None) -> Budget:
@@ -54,8 +53,8 @@ def stream_budget(spec: RunSpec, model: str = "", problems: Sequence[Problem] | 
     Window(questions=50, amount=500)
     """
     spending, amount = spec.spending, Amount.parse(spec.spending.budget)
-    price, limit = spec.price_at_most(model), spec.sampling.max_tokens
-    currency = currency_of(amount, price, prompt_tokens=longest_prompt(problems), max_tokens=limit)
+    prompt, limit = longest_prompt(spec, problems), spec.sampling.max_tokens
+    currency = currency_of(amount, spec.price_at_most(model), prompt_tokens=prompt, max_tokens=limit)
     if (horizon := _horizon(spec, problems)) is not None:
         return Budget(total_of(amount, horizon), spending.max_traces, currency)
     window = spending.budget_window or WINDOW_QUESTIONS
@@ -78,8 +77,7 @@ def planned(
 
     A budget in tokens or money gets a token limit per trace: its own, else the servers'.
     """
-    amount, prompt = Amount.parse(spec.spending.budget), longest_prompt(problems)
-    spec = spec.with_options(sampling=bounded(spec.sampling, amount, sources.samplers, prompt))
+    spec = bounded_spec(spec, problems, sources.samplers)
     leave = left_by_windows(stream_budget(spec, sources.model, problems))
     if plan is not None:
         return spec.with_options(policy=plan.policy(use_up=True, leave=leave))
@@ -110,11 +108,6 @@ def _horizon(spec: RunSpec, problems: Sequence[Problem] | None) -> int | None:
     return spec.spending.horizon or known
 
 
-def longest_prompt(problems: Sequence[Problem] | None) -> int:
-    """The tokens of the longest prompt at most; what is held where questions have yet to come."""
-    return max((problem.prompt.max_tokens for problem in problems or ()), default=UNKNOWN_PROMPT_TOKENS)
-
-
 class Stream(LiveRun):
     """One stream; ``async with Stream(...) as stream: await stream.run(problems)``.
 
@@ -139,50 +132,50 @@ class Stream(LiveRun):
         source: str | None = None,
         drift: Drift | None = None,
         on_alarm: Callable[[Drift], None] = lambda drift: None,
-        past: tuple[Store, Run] | None = None,
+        past: OpenedRun | None = None,
     ) -> None:
-        super().__init__(sources.judged_by(judge_of((), spec.reading.answer)))
+        held = (None, None) if past is None else (past.store, past.run)
+        super().__init__(sources.judged_by(judge_of((), spec.reading.answer)), *held)
         self.spec = spec.with_options(horizon=_horizon(spec, problems)).check("stream")
         self.drift = drift
-        self.launches_lost = 0
-        """Launches that were in flight when the stream was broken off: charged."""
         self._on_answer, self._on_alarm = on_answer, on_alarm
-        self._known: set[str] = set()  # questions of an earlier time
-        if past is not None:
-            self._store, self.stored_run = past
-        budget = budget or stream_budget(spec, sources.model, problems)
-        if not budget.currency.counts_traces and judge_of((), spec.reading.answer):
+        self._known = set() if past is None else {problem.id for problem in past.problems}  # of an earlier time
+        try:
+            self.driver = self._assembled(
+                budget or stream_budget(spec, sources.model, problems), store, name, source, past
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def _assembled(
+        self, budget: Budget, store: str | Path | None, name: str, source: str | None, past: OpenedRun | None
+    ) -> Driver:
+        """The driver; a new stream is in its store by then."""
+        spec, judge = self.spec, judge_of((), self.spec.reading.answer)
+        if not budget.currency.counts_traces and judge is not None:
             raise InputError("a stream that is judged counts traces: give its budget without a unit.")
-        seed, horizon = spec.serving.seed, self.spec.spending.horizon
+        seed, horizon = spec.serving.seed, spec.spending.horizon
         allocator = Allocator(spec.make_policy(), budget, horizon=horizon, seed=seed, hurry=0.0)
         costs_of(spec, budget)  # refuses a budget that pays for no trace: then there is no run
         if past is None and store is not None:
-            record = stream_record(self.spec, budget, self.sources, name)
+            record = stream_record(spec, budget, self.sources, name)
             identity = None if source is None else sha256(f"{source} {record.to_json()}".encode()).hexdigest()
             self._store = Store.open(store)
-            try:
-                self.stored_run = self._store.create(
-                    record, (), stream=True, identity=identity, is_rival=lambda run: run.state == "running"
-                )
-            except BaseException:
-                self._store.close()
-                raise
-        self._ledger = Ledger() if self.stored_run is None else RunLedger(self.stored_run)
-        self.driver = assemble(
-            self.spec,
-            allocator,
-            self.sources,
-            self._arrivals,
-            ledger=self._ledger,
-            past=None if past is None else self._adopt,
-        )
+            self.stored_run = self._store.create(
+                record, (), stream=True, identity=identity, is_rival=lambda run: run.state == "running"
+            )
+        if self.stored_run is not None:
+            self._ledger = RunLedger(self.stored_run)
+        adopt = None if past is None else partial(self._adopt, past)
+        return assemble(spec, allocator, self.sources, self._arrivals, ledger=self._ledger, past=adopt)
 
     @classmethod
     def resume(
         cls,
         store: str | Path,
         run: int | str,
-        sources: Callable[[RunSpec, RunRecord], Sources],
+        servers: Servers,
         on_answer: Callable[[Answer], None],
         *,
         answer: str | None = None,
@@ -195,42 +188,14 @@ class Stream(LiveRun):
     ) -> Self:
         """The stream of that number, or the last, taken up where it stopped.
 
-        Questions that were not answered are asked on; those that come again are not asked again. ``budget`` adds to
-        its budget (``+2000``) or says its new total (``=5000``). ``keep_going``: also where its first traces cast no
-        vote. ``answer`` is the code that reads its answers, named again.
+        Questions that were not answered are asked on; those that come again are not asked again. The rest is as of a
+        batch (:meth:`pets.engine.run.Engine.resume`).
         """
-        with ExitStack() as stack:
-            opened = stack.enter_context(Store.open(store, create=False))
-            stored = stack.enter_context(opened.open_run(run, code=answer))
-            if stored.settings.verb != "stream":
-                raise StateError(f"run {stored.id} is not a stream, or a newer pets made it.")
-            record = stored.settings
-            if budget is not None:
-                if (horizon := record.spec["spending"]["horizon"]) is None:
-                    raise InputError(
-                        f"run {stored.id} is a stream without an end: it has a budget per window and no total."
-                    )
-                record = rebudgeted(record, budget, horizon, stored.summary().spent)
-            record = kept_going(record) if keep_going else record
-            spec = spec_to_read(stored, record)
-            spec = spec.with_options(
-                concurrency=concurrency or spec.pacing.concurrency,
-                hurry=spec.pacing.hurry if hurry is None else hurry,
-            )
-            window = None if record.window is None else Window(*record.window)
-            self = cls(
-                spec,
-                sources(spec, record),
-                on_answer,
-                budget=Budget(record.total, spec.spending.max_traces, record.currency, window),
-                drift=drift,
-                on_alarm=on_alarm,
-                past=(opened, stored),
-            )
-            if record is not stored.settings:
-                stored.change(record)
-            stack.pop_all()  # all is well: it stays open
-        return self
+        changes = {"keep_going": keep_going or None, "concurrency": concurrency, "hurry": hurry}
+        past = reopen_run(store, run, servers, verb="stream", answer=answer, budget=budget, changes=changes)
+        record, window = past.record, None if past.record.window is None else Window(*past.record.window)
+        whole = Budget(record.total, past.spec.spending.max_traces, record.currency, window)
+        return cls(past.spec, past.sources, on_answer, budget=whole, drift=drift, on_alarm=on_alarm, past=past)
 
     async def run(self, problems: AsyncIterable[Problem]) -> None:
         """Until the questions end and all are answered, or until :meth:`drain`."""
@@ -238,12 +203,7 @@ class Stream(LiveRun):
         driver.check_ready()
         driver.allocator.hurry_by(await hurry_of(self.spec.pacing.hurry, self.sources.samplers, ARRIVING_HURRY))
         asked = (self.spec.asked(problem) async for problem in problems if problem.id not in self._known)
-        try:
-            async with self._ledger:
-                await driver.run(asked)
-        finally:
-            if run is not None:
-                note_end(run, driver)
+        await self.drive(driver, asked)
         if run is not None and not driver.stops.drained:
             run.finish()
 
@@ -262,43 +222,31 @@ class Stream(LiveRun):
         )
 
     def _answered(self, answer: Answer, question: OpenQuestion | None) -> None:
-        if question is not None:
-            self._watch(question)
+        self._watch(question)
         self._on_answer(answer)
 
-    def _watch(self, question: OpenQuestion) -> None:
-        drift, warmup = self.drift, question.warmup
-        if drift is None or warmup is None:
-            return
-        drift.see(warmup)
-        if drift.alarmed_at == drift.seen:
-            self._on_alarm(drift)
+    def _watch(self, question: OpenQuestion | None) -> None:
+        drift, warmup = self.drift, None if question is None else question.warmup
+        if drift is not None and warmup is not None:
+            drift.see(warmup)
+            if drift.alarmed_at == drift.seen:
+                self._on_alarm(drift)
 
-    def _adopt(self, wiring: Wiring, costs: CostEstimator | UnitCost) -> Sequence[PendingLaunches]:
+    def _adopt(self, past: OpenedRun, wiring: Wiring, costs: Costs) -> Sequence[PendingLaunches]:
         """Everything that was paid for; answered questions are over, the others are opened again."""
-        run, questions, allocator = self.stored_run, wiring.questions, wiring.allocator
+        run, questions, allocator = past.run, wiring.questions, wiring.allocator
         assert run is not None
-        charge_lost(run)
-        problems, answered = list(run.problems()), run.answered()
-        if problems:
-            wiring.stops.first_traces.count_stored(run, questions.type_name(problems[0]))
-        self._known = {problem.id for problem in problems}
-        asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(problems)}
+        asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(past.problems)}
         allocator.add(*(question.question for question in asked.values()))
-        adopt_run(allocator, run, lambda id, forms: asked[id].restore(forms), self.spec.confidence_kind)
+        paid = PastRun(run, self.spec, past.problems, {}, past.sources.first)
+        paid.adopt(wiring, costs, self._totals.add, lambda id, forms: asked[id].restore(forms))
+        answered = run.answered()
         for id, group in group_by_question(run.traces()):
-            over = id in answered
-            self.launches_lost += sum(trace.error == LOST for trace in group)
-            for trace in group:
-                wiring.fetcher.remember(trace)
-                if trace.part is None:
-                    costs.learn(id, run.settings.currency.cost(trace))
-            for trace in group[:K0] if over else group:
+            for trace in group[:K0] if id in answered else group:
                 asked[id].add(trace)
-            if over:
-                self._watch(asked[id])
         for id, question in asked.items():
             if id in answered:
+                self._watch(question)
                 allocator.withdraw(id)
             else:
                 questions.open(question)

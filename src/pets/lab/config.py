@@ -1,7 +1,7 @@
 """The settings of a replay in one plain object, the same for every worker."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 from zlib import crc32
 
 from pets.arguments import Interval, check_fields, setting
@@ -67,8 +67,6 @@ class ReplayConfig:
         if isinstance(self.budgets, list):
             object.__setattr__(self, "budgets", tuple(self.budgets))
         check_fields(self)
-        if self.reference not in get_args(Reference):
-            raise InputError(f"the reference is whole or disjoint; got {self.reference!r}.")
         if not self.budgets or min(self.budgets) < 1:
             raise InputError(f"mean budgets are 1 trace or more; got {self.budgets}.")
         if self.clock and (self.weighted or self.certified):

@@ -18,7 +18,6 @@ from pets.engine.progress import (
     AnswerSummary,
     Certifier,
     TraceTotals,
-    decisions_of,
     likely_merge,
     no_vote_words,
     wilson,
@@ -98,7 +97,7 @@ def read_run(view: RunView) -> RunData:
     answers = list(results(view, allocator, texts=False))
     if not any(answer.traces for answer in answers):
         raise InputError(f"run {view.id} has no trace yet; there is nothing to report.")
-    decisions = decisions_of(allocator, [problem.id for problem in problems])
+    decisions = [allocator.decision(problem.id) for problem in problems]
     certify = Certifier(decisions, allocator.policy.zone)
     mean = sum(answer.traces for answer in answers) / len(answers)
     most = min(MAX_HORIZON, max(MIN_HORIZON, round(HORIZON * mean)))
