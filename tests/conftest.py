@@ -23,7 +23,10 @@ from pets.samplers.gguf import default_weights
 
 from .browser import CHROMIUM
 
-collect_ignore = ["fixtures/schema_15/make.py"]  # it is run with an earlier pets
+collect_ignore = [
+    "fixtures/schema_15/make.py",
+    "integrations/evaluations.py",
+]  # an earlier pets runs one, inspect_ai the other
 
 SLOW_TIMEOUT_S = 600
 MEMORY = Path("/dev/shm")

@@ -1,7 +1,7 @@
 """Questions in any form become a run; the same again goes on with it, and a refusal changes nothing."""
 
-import pandas
-import polars
+from importlib import import_module
+
 import pytest
 
 from pets.core.budget import Budget
@@ -19,12 +19,10 @@ from .conftest import Scripted, asked
 RECORDS = [{"question": "2 + 2?", "answer": "4"}, {"question": "2 + 3?", "answer": None}]
 
 
-@pytest.mark.parametrize(
-    "questions",
-    [pandas.DataFrame(RECORDS), polars.DataFrame(RECORDS), [RECORDS[0], {"question": "2 + 3?"}]],
-    ids=["pandas", "polars", "records"],
-)
-def test_questions_come_as_a_data_frame_or_as_records(questions):
+@pytest.mark.parametrize("library", ["pandas", "polars", None])
+def test_questions_come_as_a_data_frame_or_as_records(library):
+    records = [RECORDS[0], {"question": "2 + 3?"}]
+    questions = import_module(library).DataFrame(RECORDS) if library else records
     assert [(problem.id, problem.gold) for problem in question_set_of(questions).problems] == [("1", "4"), ("2", None)]
 
 
