@@ -12,6 +12,7 @@ import tempfile
 import uuid
 import warnings
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -88,6 +89,12 @@ def pytest_collection_modifyitems(items):
 def _no_columns(monkeypatch):
     """Tables are as wide as in a pipe, whatever terminal the tests run in."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(scope="session")
+def openai():
+    """OpenAI's SDK: half a second of imports, in the workers alone whose tests use it."""
+    return import_module("openai")
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import openai
 import pytest
 
 pytestmark = pytest.mark.timeout(600)
@@ -25,7 +24,7 @@ def url(weights):
             process.communicate(timeout=60)
 
 
-def test_voted_and_plain_answers_of_a_local_model(url):
+def test_voted_and_plain_answers_of_a_local_model(openai, url):
     assert url is not None, "it did not start"
     with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=300) as client:
         voted, plain = (model.id for model in client.models.list())

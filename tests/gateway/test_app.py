@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
-import openai
 import pytest
 
 from pets.core.certificate import Decision
@@ -69,7 +68,7 @@ def test_unknown_paths_and_methods_are_openai_errors(gateway):
     assert gateway.client.get("/v2/nothing").json()["error"]["code"] == "unknown_url"
 
 
-def test_models_are_there_plain_and_voted(gateway):
+def test_models_are_there_plain_and_voted(openai, gateway):
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as sdk:
         assert [model.id for model in sdk.models.list()] == ["pets/mock", "mock"]
         assert sdk.models.retrieve("pets/mock").id == "pets/mock"

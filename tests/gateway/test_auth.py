@@ -7,7 +7,6 @@ import sqlite3
 from datetime import UTC, datetime
 from itertools import islice
 
-import openai
 import pytest
 
 from pets.errors import InputError
@@ -189,6 +188,8 @@ def test_a_budget_in_another_unit_than_the_gateways_is_refused(tmp_path):
 
 
 def sdk(gateway, secret):
+    import openai
+
     return openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=secret, max_retries=0)
 
 
@@ -228,7 +229,7 @@ def test_of_several_gateways_each_takes_its_share_of_a_rate():
         rates.check(alice, gateways=2)
 
 
-def test_a_rate_is_changed_while_the_gateway_runs(tmp_path):
+def test_a_rate_is_changed_while_the_gateway_runs(openai, tmp_path):
     store = tmp_path / "g.db"
     secret = add_key(store, "alice", rpm=1)
     with run_gateway(store=store) as gateway, beside(store) as keys, sdk(gateway, secret) as client:
@@ -245,7 +246,7 @@ def test_a_rate_is_changed_while_the_gateway_runs(tmp_path):
             chat(client)
 
 
-def test_a_key_that_expires_opens_nothing_and_says_so(tmp_path):
+def test_a_key_that_expires_opens_nothing_and_says_so(openai, tmp_path):
     store = tmp_path / "g.db"
     secret = add_key(store, "alice", expires=1e9)
     with run_gateway(store=store) as gateway, beside(store) as keys, sdk(gateway, secret) as client:
@@ -258,7 +259,7 @@ def test_a_key_that_expires_opens_nothing_and_says_so(tmp_path):
         chat(client)
 
 
-def test_a_key_asks_for_the_models_that_its_patterns_match(tmp_path):
+def test_a_key_asks_for_the_models_that_its_patterns_match(openai, tmp_path):
     store = tmp_path / "g.db"
     secret = add_key(store, "alice", models=["pets/*", "other"])
     with run_gateway(store=store) as gateway, beside(store) as keys, sdk(gateway, secret) as client:
@@ -333,7 +334,7 @@ def test_any_origin_is_welcome_with_keys_alone(tmp_path):
         assert reply.status_code == 200 and reply.headers["access-control-allow-origin"] == "*"
 
 
-def test_a_budget_per_month_is_set_while_the_gateway_runs(tmp_path):
+def test_a_budget_per_month_is_set_while_the_gateway_runs(openai, tmp_path):
     store = tmp_path / "g.db"
     secret = add_key(store, "alice")
     with run_gateway(store=store) as gateway, beside(store) as keys, sdk(gateway, secret) as client:

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import httpx
-import openai
 import pytest
 
 from pets.core.budget import Currency
@@ -42,7 +41,7 @@ TORN = [{"role": "user", "content": "Question torn"}]
 
 
 @pytest.fixture
-def sdk(gateway):
+def sdk(openai, gateway):
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -75,7 +74,7 @@ def test_a_streamed_voted_answer_with_usage(sdk):
     assert usage.completion_tokens > 0
 
 
-def test_a_slow_streamed_vote_sends_signs_of_life():
+def test_a_slow_streamed_vote_sends_signs_of_life(openai):
     released = threading.Event()
     with run_gateway(settings=Settings.of(policy="online_grid", answer="choice", keepalive=0.02)) as gateway:
         hold_upstream(gateway.state, released)
@@ -99,7 +98,7 @@ def test_a_plain_model_passes_through(sdk, gateway):
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-def test_errors_are_openai_errors(sdk, tmp_path):
+def test_errors_are_openai_errors(openai, sdk, tmp_path):
     with pytest.raises(openai.NotFoundError):
         sdk.chat.completions.create(model="pets/other", messages=TORN)
     with pytest.raises(openai.BadRequestError, match="max_traces") as error:
@@ -114,7 +113,7 @@ def test_errors_are_openai_errors(sdk, tmp_path):
         client.models.list()
 
 
-def test_a_used_up_budget_is_a_rate_limit_error():
+def test_a_used_up_budget_is_a_rate_limit_error(openai):
     with run_gateway(total=5) as gateway, openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="x") as client:
         first = client.chat.completions.create(model="pets/mock", messages=TORN)
         assert first.pets["traces"] <= 5

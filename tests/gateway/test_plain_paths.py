@@ -6,7 +6,6 @@ from collections import Counter
 
 import httpx
 import pytest
-from openai import OpenAI
 
 from pets.core.budget import Currency
 from pets.gateway import Limits, Settings, build_gateway
@@ -249,10 +248,10 @@ def test_without_pass_through_there_are_no_such_paths():
     assert response.status_code == 404
 
 
-def test_openais_client_completes_a_prompt():
+def test_openais_client_completes_a_prompt(openai):
     with run_gateway(MockModel(BOOK)) as gateway:
         http = httpx.Client(trust_env=False)
-        with OpenAI(base_url=f"{gateway.url}/v1", api_key="none", http_client=http) as client:
+        with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", http_client=http) as client:
             whole = client.completions.create(model="mock", prompt="easy", max_tokens=64)
             parts = list(client.completions.create(model="mock", prompt="easy", stream=True))
         assert "A" in whole.choices[0].text and len(parts) > 2

@@ -4,7 +4,6 @@ import json
 
 import httpx
 import pytest
-from openai import OpenAI
 
 from pets.gateway import Settings
 from pets.mock import DistributionAnswers, MockModel
@@ -23,8 +22,10 @@ def gateway():
 
 
 @pytest.fixture(scope="module")
-def sdk(gateway):
-    with OpenAI(base_url=f"{gateway.url}/v1", api_key="none", http_client=httpx.Client(trust_env=False)) as client:
+def sdk(openai, gateway):
+    with openai.OpenAI(
+        base_url=f"{gateway.url}/v1", api_key="none", http_client=httpx.Client(trust_env=False)
+    ) as client:
         yield client.chat.completions
 
 

@@ -2,7 +2,6 @@
 
 import json
 
-import openai
 import pytest
 
 from pets.mock import Faults, MockModel, PoolAnswers
@@ -25,7 +24,7 @@ def jsonl(*rows):
 
 
 @pytest.fixture
-def connect(serve):
+def connect(openai, serve):
     clients = []
 
     def start(**settings):
@@ -51,7 +50,7 @@ def lines(client, file_id):
     )
 
 
-def test_a_file_is_uploaded_found_read_and_deleted(connect):
+def test_a_file_is_uploaded_found_read_and_deleted(openai, connect):
     client, _ = connect()
     content = jsonl(request("ä"))
     file = client.files.create(file=("wave.jsonl", content), purpose="batch")
@@ -107,7 +106,7 @@ def test_a_file_that_is_not_valid_fails_the_job_and_says_where(connect, content,
     assert (job.errors.data[0].code, job.errors.data[0].line) == (code, line)
 
 
-def test_what_no_job_can_be_made_of_is_refused(connect):
+def test_what_no_job_can_be_made_of_is_refused(openai, connect):
     client, _ = connect()
     with pytest.raises(openai.NotFoundError):
         client.batches.create(input_file_id="file-none", endpoint=CHAT, completion_window="24h")

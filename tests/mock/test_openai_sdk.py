@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 
-import openai
 import pytest
 
 from pets.confidence import measure
@@ -14,7 +13,7 @@ ASK = {"model": "mock", "messages": [{"role": "user", "content": "Question q1"}]
 
 
 @pytest.fixture
-def connect(serve):
+def connect(openai, serve):
     clients = []
 
     def start(**settings):
@@ -64,7 +63,7 @@ def test_completions(connect):
     assert [model.id for model in client.models.list()] == ["mock"]
 
 
-def test_errors_are_the_ones_that_the_sdk_knows(connect):
+def test_errors_are_the_ones_that_the_sdk_knows(openai, connect):
     client = connect()
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(**ASK | {"model": "gpt"})

@@ -5,9 +5,8 @@ import json
 import subprocess
 import sys
 import zipfile
+from importlib import import_module
 
-import pandas
-import polars
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -79,8 +78,9 @@ def test_a_row_without_a_question_is_told(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame])
-def test_a_data_frame_is_a_pool(frame):
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_data_frame_is_a_pool(library):
+    frame = import_module(library).DataFrame
     rows = [{"id": 7, "answer": "4", "confidence": 2.5}, {"id": 7, "answer": None, "confidence": None}]
     assert from_frame(frame(rows), "mine").questions == (PooledQuestion("7", ("4", None), confidence=(2.5, None)),)
     wide = from_frame(frame([{"id": "a", "answers": ["4", "5"], "gold": "4"}]))
