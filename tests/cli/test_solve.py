@@ -169,7 +169,7 @@ def test_votes_that_are_nearly_all_different_are_said_so():
 def test_a_zone_is_part_of_the_run_and_of_what_it_says(questions, serve, tmp_path):
     _, server = serve()
     store = tmp_path / "runs.db"
-    result = pets("solve", questions, *server, "--budget", "6x", "--policy", "okg:zone=0.1", "--store", store)
+    result = pets("solve", questions, *server, "--budget", "3x", "--policy", "okg:zone=0.1", "--store", store)
     assert result.exit_code == 0 and "ahead of by more than 10 points" in result.stderr
     assert all(json.loads(line)["zone"] == 0.1 for line in result.stdout.splitlines())
     assert "zone=0.1" in pets("runs", "show", "last", "--store", store).stdout

@@ -65,8 +65,8 @@ def test_all_policies_see_the_same_draws(pool):
 
 
 def test_the_whole_target_is_met_in_the_end_and_the_disjoint_one_is_bounded(pool):
-    (whole,) = replay([pool], ["okg"], repetitions=5, size=12)
-    (disjoint,) = replay([pool], ["okg"], repetitions=5, size=12, reference="disjoint")
+    (whole,) = replay([pool], ["okg"], repetitions=2, size=12)
+    (disjoint,) = replay([pool], ["okg"], repetitions=2, size=12, reference="disjoint")
     assert (whole.result("okg").consistency[:, -1] == whole.ceiling).all() and whole.ceiling.min() == 1.0
     assert (disjoint.result("okg").consistency[:, -1] == disjoint.ceiling).all() and disjoint.ceiling.mean() < 1.0
 

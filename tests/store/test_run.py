@@ -159,13 +159,13 @@ def test_pages_join_without_a_seam(store):
 
 
 def test_questions_stream_in_and_out_with_flat_memory(store):
-    many = 30_000
+    many = 15_000
     tracemalloc.start()
     with store.create(RunRecord(1), (Problem(f"q{n}", Prompt("x" * 1000)) for n in range(many))) as run:
         assert sum(1 for _ in run.problems()) == many
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 12_000_000  # of 30 MB of prompts, two pages
+    assert peak < 9_000_000  # of 15 MB of prompts, two pages
 
 
 @pytest.mark.parametrize(("unit", "spent"), [("picodollars", 7 * 10 + 2 + 35), ("tokens", 10 * (7 + 3 + 1) + 2 * 4)])
