@@ -62,9 +62,8 @@ def certify_resampled(pool: Pool, config: ReplayConfig) -> list[Certified]:
             alone = [certificates_of([question]) for question in batch]
             moments.setdefault(("uniform alone", n), []).append(np.concatenate(alone, axis=1))
     return [
-        part
+        Certified.joined([Certified(pool.name, policy, budget, c, share, right > 0.0) for c, share, right in found])
         for (policy, budget), found in moments.items()
-        for part in Certified.pair(pool.name, policy, budget, 0.0, found)
     ]
 
 
@@ -82,10 +81,10 @@ def uniform_batch(pool: LabelledPool, n: int, rng: np.random.Generator) -> list[
 
 
 def certificates_of(batch: Sequence[tuple[Tally, bool]]) -> Floats:
-    """Certificate, leader's share, right or not, as :func:`pets.lab.calibration.moment` has them; no zone's."""
+    """Certificate, leader's share, right or not, of every question, (3, N)."""
     fit = BatchFit(Counter(tally for tally, _ in batch))
     rows = [
-        (certificate(tally, fit.without(tally)), tally.counts[0] / tally.votes if tally.counts else 0.0, right, 0, 0)
+        (certificate(tally, fit.without(tally)), tally.counts[0] / tally.votes if tally.counts else 0.0, right)
         for tally, right in batch
     ]
     return np.array(rows, dtype=np.float64).T

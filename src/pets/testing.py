@@ -300,37 +300,35 @@ async def check_ends(ledger: Ledger, charged: Callable[[], int], context: Callab
 
     What all that costs, in traces.
     """
+
+    async def opened(first: int, size: int) -> TraceRequest:
+        request = ledger_request(first, size, context())
+        await ledger.opened(request)
+        return request
+
     before = charged()
-    request = ledger_request(0, 2, context())
-    await ledger.opened(request)
+    request = await opened(0, 2)
     assert charged() == before + 2, "opened() returns when what is held is in the store"
     await ledger.delivered(request, _stored(0, 2))
     assert charged() == before + 2, "traces that came cost what was held for them"
-    retried = ledger_request(2, 2, context())
-    await ledger.opened(retried)
+    retried = await opened(2, 2)
     ledger.lost(retried, Usage())
     await ledger.opened(retried)
     ledger.released(retried)
     await ledger.opened(retried)
     await ledger.delivered(retried, _stored(2, 2, wasted=1))  # 4: two tries of each
-    failed = ledger_request(4, 2, context())
-    await ledger.opened(failed)
+    failed = await opened(4, 2)
     ledger.released(failed)
     ledger.released(failed)  # the second says nothing new
     await ledger.opened(failed)
     ledger.lost(failed, Usage())
     await ledger.given_up(_stored(4, 2, error="broken"))  # 2
-    partial = ledger_request(6, 3, context())
-    await ledger.opened(partial)
+    partial = await opened(6, 3)
     ledger.released(partial.part(1, 2))
     await ledger.delivered(partial, _stored(6, 1))  # 1
     for first, came in ((9, 0), (11, 2)):  # 2 each
-        left = ledger_request(first, 2, context())
-        await ledger.opened(left)
-        ledger.abandoned(left, _stored(first, came))
-    settled, raced = ledger_request(15, 1, context()), ledger_request(16, 3, context())
-    await ledger.opened(settled)
-    await ledger.opened(raced)
+        ledger.abandoned(await opened(first, 2), _stored(first, came))
+    settled, raced = await opened(15, 1), await opened(16, 3)
     ledger.cancelled(raced, _stored(16, 3, part=300))
     await ledger.delivered(settled, _stored(15, 1))  # 1, and 1 for three parts of less than a third
     gone = ledger_request(13, 2, context())
@@ -340,8 +338,7 @@ async def check_ends(ledger: Ledger, charged: Callable[[], int], context: Callab
     await asyncio.wait([opening])
     if not opening.cancelled():
         ledger.released(gone)
-    many = [ledger_request(first, 1, context()) for first in range(20, 30)]
-    await asyncio.gather(*(ledger.opened(request) for request in many))
+    many = await asyncio.gather(*(opened(first, 1) for first in range(20, 30)))
     await asyncio.gather(*(ledger.delivered(request, _stored(request.first, 1)) for request in many))
     return before + 2 + 4 + 2 + 1 + 2 + 2 + 2 + len(many)
 

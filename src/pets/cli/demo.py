@@ -18,10 +18,11 @@ from pets.engine import Answer, Engine
 from pets.engine.budget import Amount
 from pets.errors import InputError, LocalModelError
 from pets.lab import read_answers, replay, traces_at_mean
+from pets.lab.labelled import leader_share
 from pets.pools import Pool, load
 from pets.questions import question_set
 from pets.report import charts_library
-from pets.report.charts import Bound, Series, curve_panel, leader_share, series
+from pets.report.charts import Bound, Series, curve_panel, series
 from pets.report.page import Page, Tile, VotedQuestion
 from pets.report.style import colour_of, line_styles
 from pets.samplers.local import LocalSampler
@@ -205,7 +206,7 @@ def compare_recorded(pool: Pool) -> RecordedPart:
     crossings = {policy: traces_at_mean(result, LEVEL) for policy, result in results.items()}
     mean_budget = min(MEAN_BUDGET, replayed.size)
     at = mean_budget * replayed.questions
-    shares = np.array([leader_share(question) for question in read_answers(pool, "raw").questions])
+    shares = np.array([leader_share(question.labels) for question in read_answers(pool, "raw").questions])
     means = {
         policy: np.mean([allocation.at(at) for allocation in result.allocations], axis=0)
         for policy, result in results.items()

@@ -14,7 +14,7 @@ a question share one coin, since all repetitions draw from the same few traces o
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,15 +53,6 @@ class Certified:
     right: NDArray[np.bool_]
     zone: float = 0.0
     repetitions: int = 1
-
-    @classmethod
-    def pair(
-        cls, pool: str, policy: str, budget: float, zone: float, moments: Sequence[Floats]
-    ) -> tuple["Certified", ...]:
-        """All repetitions together, each as :func:`moment` gave it: plain certificates, and with a zone its own."""
-        c, share, right, zone_c, good = np.concatenate(moments, axis=1)
-        plain = cls(pool, policy, budget, c, share, right > 0.0, 0.0, len(moments))
-        return (plain, cls(pool, policy, budget, zone_c, share, good > 0.0, zone, len(moments))) if zone else (plain,)
 
     @classmethod
     def joined(cls, parts: Sequence["Certified"]) -> "Certified":
@@ -152,18 +143,16 @@ def _null(groups: Sequence[Certified], bin_of: Sizes, sums: NDArray[Any], *, sha
     return float(np.percentile(errors, 95))
 
 
-def moment(draw: Draw, sizes: Sizes, config: ReplayConfig) -> Floats:
-    """Certificate, leader's share, right or not; the zone's certificate, good or not: of every question, (5, N)."""
+def certify(draw: Draw, sizes: Sizes, config: ReplayConfig, policy: str, budget: float) -> Iterator[Certified]:
+    """Certificates of all questions after so many traces each: plain ones, and with an indifference zone its own."""
     horizon = draw.size if config.reference == "whole" else None
     tallies = [tally_after(draw, row, size) for row, size in enumerate(sizes.tolist())]
     fit = BatchFit(Counter(tallies))
-    certificates, zone_certificates = (
-        [certificate(tally, fit.without(tally), horizon, zone=zone) for tally in tallies]
-        for zone in (0.0, config.tolerance)
-    )
-    shares = [tally.counts[0] / tally.votes if tally.counts else 0.0 for tally in tallies]
-    agree, good = (table[np.arange(len(sizes)), sizes] for table in (draw.outcomes.agree, draw.outcomes.good))
-    return np.array([certificates, shares, agree, zone_certificates, good])
+    shares = np.array([tally.counts[0] / tally.votes if tally.counts else 0.0 for tally in tallies])
+    zones = {0.0: draw.outcomes.agree} | ({config.tolerance: draw.outcomes.good} if config.tolerance else {})
+    for zone, right in zones.items():
+        certificates = np.array([certificate(tally, fit.without(tally), horizon, zone=zone) for tally in tallies])
+        yield Certified(draw.pool.name, policy, budget, certificates, shares, right[np.arange(len(sizes)), sizes], zone)
 
 
 def tally_after(draw: Draw, row: int, size: int) -> Tally:

@@ -26,7 +26,7 @@ from pets.core.race import width
 from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.lab.draws import NO_VOTE, Draw
-from pets.lab.labelled import LabelledPool, LabelledQuestion
+from pets.lab.labelled import LabelledPool
 from pets.types import Launch, Trace
 
 HURRIES = (0.0, 0.25, 0.5, 1.0, 2.0)
@@ -117,20 +117,9 @@ def timed(pool: LabelledPool) -> LabelledPool:
     """The pool without requests that failed, which have no tokens and took no time; refused without lengths."""
     if any(question.tokens is None for question in pool.questions):
         raise InputError(f'pool "{pool.name}" has no "tokens"; a clock needs the length of every trace. Drop --clock.')
-    questions = [_without(q, [j for j, tokens in enumerate(q.tokens or ()) if tokens > 0]) for q in pool.questions]
+    questions = [q.with_traces([j for j, tokens in enumerate(q.tokens or ()) if tokens > 0]) for q in pool.questions]
     empty = [question for question in questions if not question.labels]
     return replace(pool, questions=tuple(questions)).without(empty, "has no trace with tokens")
-
-
-def _without(question: LabelledQuestion, kept: Sequence[int]) -> LabelledQuestion:
-    """The question with the traces at some places alone."""
-    return replace(
-        question,
-        labels=tuple(question.labels[j] for j in kept),
-        tokens=question.tokens and tuple(question.tokens[j] for j in kept),
-        confidence=question.confidence and tuple(question.confidence[j] for j in kept),
-        models=question.models and tuple(question.models[j] for j in kept),
-    )
 
 
 def by_state(policy: QuotaPolicy, states: States, options: int | None, view: View) -> Fewest:

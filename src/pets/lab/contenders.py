@@ -27,7 +27,7 @@ from pets.errors import InputError
 from pets.lab.clock import HURRIES, MEAN_BUDGET, Finish, RacePace, paced, race_alone, race_arrivals, race_batch
 from pets.lab.config import ReplayConfig
 from pets.lab.draws import NO_VOTE, Draw, Outcomes
-from pets.lab.labelled import LabelledPool, all_tokens
+from pets.lab.labelled import LabelledPool, all_tokens, leader_share
 from pets.lab.results import Allocation, Result, Setting, changed_options, name_of, smallest
 from pets.registry import policies
 
@@ -277,8 +277,7 @@ def hardest_first(draw: Draw) -> list[int]:
     shares = []
     for row, question in enumerate(draw.pool.questions):
         looked_at = draw.spare[row][:RANKING_TRACES].tolist() or draw.paths[row][:RANKING_TRACES].tolist()
-        labels = [label for j in looked_at if (label := question.labels[j]) is not None]
-        shares.append(max(map(labels.count, set(labels)), default=0) / max(1, len(labels)))
+        shares.append(leader_share(question.labels[j] for j in looked_at))
     ranking: list[int] = np.argsort(shares, kind="stable").tolist()
     return ranking
 

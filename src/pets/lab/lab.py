@@ -21,7 +21,7 @@ from pets.cluster import RayCluster
 from pets.core.policy import Policy
 from pets.core.queues.walk import States, Walk
 from pets.errors import InputError
-from pets.lab.calibration import Certified, moment
+from pets.lab.calibration import certify
 from pets.lab.clock import timed
 from pets.lab.config import ReplayConfig
 from pets.lab.contenders import Contender, contenders, split
@@ -208,12 +208,12 @@ def _with_certificates(result: Result, draw: Draw, config: ReplayConfig) -> Resu
     if result.setting != "offline":
         return result
     (allocation,) = result.allocations
-    certified: list[Certified] = []
-    for budget in config.certified:
-        if budget <= draw.size:
-            sizes = allocation.at(round(budget * allocation.questions)).astype(np.int64)
-            made = moment(draw, sizes, config)
-            certified += Certified.pair(result.pool, result.policy, budget, config.tolerance, [made])
+    sizes = {
+        budget: allocation.at(round(budget * allocation.questions)).astype(np.int64)
+        for budget in config.certified
+        if budget <= draw.size
+    }
+    certified = (part for budget, own in sizes.items() for part in certify(draw, own, config, result.policy, budget))
     return replace(result, certified=tuple(certified))
 
 

@@ -6,7 +6,7 @@ are compared.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -39,6 +39,17 @@ class LabelledQuestion:
     tokens: tuple[int, ...] | None
     confidence: tuple[float | None, ...] | None
     models: tuple[int, ...] | None = None
+
+    def with_traces(self, kept: Sequence[int]) -> "LabelledQuestion":
+        """The question with the traces at some places alone."""
+        columns = {name: getattr(self, name) for name in ("labels", "tokens", "confidence", "models")}
+        return replace(self, **{name: own and tuple(own[j] for j in kept) for name, own in columns.items()})
+
+
+def leader_share(labels: Iterable[str | None]) -> float:
+    """The leader's share of the votes; 0 where there is none."""
+    votes = [label for label in labels if label is not None]
+    return max(map(votes.count, set(votes)), default=0) / max(1, len(votes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,23 +83,23 @@ def reached(result: Result, level: float) -> Reached:
 
     The first point of a sweep that reaches it is the cheapest of its values that does.
     """
-    order = np.argsort(result.traces, axis=1, kind="stable") if result.option else None
-    good = _sorted(result.consistency, order) >= result.bar(level)[:, None] - LEVEL_TOLERANCE
+    tokens = result.mean_tokens
+    traces, consistency = by_spend(result, result.traces), by_spend(result, result.consistency)
+    good = consistency >= result.bar(level)[:, None] - LEVEL_TOLERANCE
     first = np.where(good.any(axis=1), good.argmax(axis=1), -1)
     last_bad = good.shape[1] - 1 - np.where(good.all(axis=1), good.shape[1], (~good[:, ::-1]).argmax(axis=1))
     settled = np.where(good[:, -1], last_bad + 1, -1)
-    traces = _sorted(result.traces, order)
-    tokens = None if result.mean_tokens is None else _sorted(result.mean_tokens, order)
     return Reached(
         _picked(traces, first),
         _picked(traces, settled),
-        None if tokens is None else _picked(tokens, first),
-        None if tokens is None else _picked(tokens, settled),
+        None if tokens is None else _picked(by_spend(result, tokens), first),
+        None if tokens is None else _picked(by_spend(result, tokens), settled),
     )
 
 
-def _sorted(values: Floats, order: NDArray[np.int64] | None) -> Floats:
-    return values if order is None else np.take_along_axis(values, order, axis=1)
+def by_spend(result: Result, values: Floats) -> Floats:
+    """The values of each repetition's points, (R, V), the cheapest point first."""
+    return np.take_along_axis(values, np.argsort(result.traces, axis=1, kind="stable"), axis=1)
 
 
 def _picked(values: Floats, points: NDArray[np.int64]) -> Floats:
@@ -113,22 +113,18 @@ def at_spend(result: Result, values: Floats, spends: Floats) -> Floats:
     A policy that ends under the spend is worth what it ended with; NaN under its cheapest point.
     """
     levels = np.full(len(spends), np.nan)
-    traces = result.traces
-    for row in np.flatnonzero(np.isfinite(spends)):
-        order = np.argsort(traces[row], kind="stable")
-        points = traces[row][order]
-        if spends[row] >= points[0] - LEVEL_TOLERANCE:
-            levels[row] = np.interp(spends[row], points, values[row][order])
+    traces, values = by_spend(result, result.traces), by_spend(result, values)
+    for row in np.flatnonzero(spends >= traces[:, 0] - LEVEL_TOLERANCE):  # no spend at all is NaN
+        levels[row] = np.interp(spends[row], traces[row], values[row])
     return levels
 
 
 def area(result: Result) -> Floats:
     """Mean self-consistency over mean spends 0..P, (R,): straight lines between points, level after the last."""
     areas = []
-    for traces, values in zip(result.traces, result.consistency, strict=True):
-        order = np.argsort(traces, kind="stable")
-        x = np.concatenate([[0.0], traces[order], [max(float(result.size), traces.max())]])
-        y = np.concatenate([[0.0], values[order], [values[order][-1]]])
+    for traces, values in zip(by_spend(result, result.traces), by_spend(result, result.consistency), strict=True):
+        x = np.concatenate([[0.0], traces, [max(float(result.size), traces[-1])]])
+        y = np.concatenate([[0.0], values, [values[-1]]])
         areas.append(float((np.diff(x) * (y[1:] + y[:-1]) / 2).sum()) / x[-1])
     return np.array(areas)
 

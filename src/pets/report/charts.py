@@ -8,14 +8,14 @@ how likely that is.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from pets.engine.progress import wilson
 from pets.lab import PoolResult, mean_curve, traces_at_mean
 from pets.lab.calibration import Calibration
-from pets.lab.labelled import LabelledPool, LabelledQuestion
+from pets.lab.labelled import LabelledPool, leader_share
 from pets.lab.results import Floats, Result
 from pets.report.style import Chart, LineStyle, by_label, colour_of, line_styles, template, titled, trace_axis
 
@@ -154,71 +154,63 @@ def curve_panel(
     return panel
 
 
-class Spread(NamedTuple):
-    """Mean traces given to each question, (N,); NaN where it only trained. ``None``: the level is never reached."""
+def spreads(results: PoolResult, level: float = LEVEL) -> dict[str, Floats | None]:
+    """What every policy gave to each question where its mean curve is at ``level``: mean traces, (N,).
 
-    label: str
-    traces: Floats | None
-
-
-def spreads(results: PoolResult, level: float = LEVEL) -> list[Spread]:
-    """What every policy gave to each question where its mean curve is at ``level``."""
+    NaN where a question only trained; ``None`` for a policy that never reaches the level.
+    """
     repetitions = max(1, MAX_DOTS // results.questions)
-    spread = []
+    spread: dict[str, Floats | None] = {}
     for result in results.results:
         label = f"{result.policy} (stream)" if result.setting == "online" else result.policy
         spend = traces_at_mean(result, level)
         if np.isnan(spend):
-            spread.append(Spread(label, None))
+            spread[label] = None
             continue
         point = int(np.abs(mean_curve(result)[0] - spend).argmin())  # the nearest
         rows = [allocation.at(point) for allocation in result.allocations[:repetitions]]
         finite = np.isfinite(rows)  # a question that trained every time has no mean
         means = np.where(finite, rows, 0.0).sum(axis=0) / np.maximum(1, finite.sum(axis=0))
-        spread.append(Spread(label, np.where(finite.any(axis=0), means, np.nan) if rows else None))
+        spread[label] = np.where(finite.any(axis=0), means, np.nan)
     return spread
-
-
-def leader_share(question: LabelledQuestion) -> float:
-    """The leader's share of all votes that were recorded; 0 where there is none."""
-    votes = [label for label in question.labels if label is not None]
-    return max(map(votes.count, set(votes)), default=0) / max(1, len(votes))
 
 
 def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVEL) -> Chart:
     """A panel for each policy, a dot for each question, and the mean of each tenth of the leader's share."""
     panels = spreads(results, level)
-    shares = np.array([leader_share(question) for question in pool.questions])
+    shares = np.array([leader_share(question.labels) for question in pool.questions])
     # What the axes of all panels span; a question that got no trace stands at a tick of its own.
-    none = any(bool(np.any(spread.traces < 1)) for spread in panels if spread.traces is not None)
+    none = any(bool(np.any(traces < 1)) for traces in panels.values() if traces is not None)
     ticks = [NO_TRACE_AT] * none + [2**power for power in range(20) if 2**power <= results.size]
     domain = [0.8 * (NO_TRACE_AT if none else 1), results.size * 1.25]
     axes = {"shares": [min(0.95, float(shares.min())) - 0.03, 1.03], "domain": domain, "ticks": ticks}
     of = " of what is attainable" if results.config.reference == "disjoint" else ""
     return titled(
-        template("difficulty", panels=[_difficulty_panel(spread, pool, shares, axes) for spread in panels]),
+        template("difficulty", panels=[_difficulty_panel(*panel, pool, shares, axes) for panel in panels.items()]),
         f"Where the traces went: easy questions are on the right, hard ones on the left ({results.pool})",
         f"Traces of each question where {level:.0%}{of} of the votes are those of all {results.size} traces; "
         "lines: mean of each tenth.",
     )
 
 
-def _difficulty_panel(spread: Spread, pool: LabelledPool, shares: Floats, axes: Mapping[str, Any]) -> Chart:
+def _difficulty_panel(
+    label: str, traces: Floats | None, pool: LabelledPool, shares: Floats, axes: Mapping[str, Any]
+) -> Chart:
     """The dots of one policy and the means of tenths; words where it never comes to the level."""
-    if spread.traces is None:
-        return template("difficulty_unreached", title=spread.label)
-    finite = np.isfinite(spread.traces)
-    share, traces = shares[finite], np.maximum(spread.traces[finite], NO_TRACE_AT)
+    if traces is None:
+        return template("difficulty_unreached", title=label)
+    finite = np.isfinite(traces)
+    share, traces = shares[finite], traces[finite]
     ids = [question.id for question, there in zip(pool.questions, finite.tolist(), strict=True) if there]
-    columns = zip(ids, share.tolist(), traces.tolist(), strict=True)
+    columns = zip(ids, share.tolist(), np.maximum(traces, NO_TRACE_AT).tolist(), strict=True)
     tenths = np.minimum((share * 10).astype(int), 9)
     means = [
-        {"share": float(share[tenths == t].mean()), "traces": float(spread.traces[finite][tenths == t].mean())}
+        {"share": float(share[tenths == t].mean()), "traces": float(traces[tenths == t].mean())}
         for t in np.unique(tenths).tolist()
     ]
     dots = [{"id": id, "share": round(a, 4), "traces": round(b, 2)} for id, a, b in columns]
-    title = f"{spread.label}: {spread.traces[finite].mean():.1f} per question"
-    return template("difficulty_panel", title=title, dots=dots, means=means, colour=colour_of(spread.label), **axes)
+    title = f"{label}: {traces.mean():.1f} per question"
+    return template("difficulty_panel", title=title, dots=dots, means=means, colour=colour_of(label), **axes)
 
 
 def draw_clock(pool: PoolResult) -> Chart:

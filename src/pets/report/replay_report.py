@@ -3,9 +3,8 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from pets.lab import Row
 from pets.report.charts import CURVES_LEGEND, Series, accuracy_bounds, curve_panel
 from pets.report.page import Cell, Page, Tile
 from pets.report.style import line_styles
-from pets.report.tables import COLUMNS, metric_text
+from pets.report.tables import COLUMNS, metric_text, metrics_of
 from pets.tabular import read_rows as read_records
 
 OURS, EQUAL = "okg", "uniform"
@@ -22,14 +21,11 @@ WORDS = (
     "Traces and tokens are per question, for that share of self-consistency; ± is one standard deviation over draws. "
     "* At the spend where okg first reaches 100 %."
 )
-TEXTS = {"pool", "policy", "setting", "option", "metric", "against", "over", "files"}
-COUNTS = {"reached", "repetitions", "questions", "seed"}
 
 
 def read_rows(path: Path) -> list[Row]:
     """The rows of a file that `pets replay -o` wrote."""
-    names = [field.name for field in fields(Row)]
-    rows = []
+    hints, rows = get_type_hints(Row), []
     for record in read_records(path, noun="rows"):
         values = record.value if isinstance(record.value, Mapping) else {}
         if record.problem or not {"pool", "policy", "metric", "mean"} <= set(values):
@@ -38,7 +34,7 @@ def read_rows(path: Path) -> list[Row]:
                 "A run has its page by its number: pets report last."
             )
         try:
-            rows.append(Row(**{name: _value(name, values.get(name)) for name in names}))
+            rows.append(Row(**{name: _value(name, values.get(name), hint) for name, hint in hints.items()}))
         except InputError as error:
             raise InputError(f'"{path}" {record.place}: {error} Repair it, or make the file again.') from None
     if not rows:
@@ -46,18 +42,18 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def _value(name: str, value: Any) -> Any:
+def _value(name: str, value: Any, hint: Any) -> Any:
     """As the row has it: CSV knows texts alone. A number that is not finite counts as missing."""
-    if name in TEXTS:
+    if hint in (str, str | None):
         if not isinstance(value, str | None):
             raise InputError(f'"{name}" is {str(value)[:40]!r}; it is a text.')
-        return value or ("" if name in ("pool", "policy", "setting", "files") else None)
+        return value or ("" if hint is str else None)
     try:
         number = math.nan if value in (None, "") else float(value)
     except (ValueError, TypeError, OverflowError):
         raise InputError(f'"{name}" is {str(value)[:40]!r}; it is a number.') from None
-    missing = 0 if name in COUNTS else None
-    return missing if not math.isfinite(number) else int(number) if name in COUNTS else number
+    missing = 0 if hint is int else None
+    return missing if not math.isfinite(number) else int(number) if hint is int else number
 
 
 def replay_page(rows: Sequence[Row]) -> str:
@@ -125,15 +121,13 @@ def _pool_section(page: Page, pool: str, rows: Sequence[Row]) -> None:
         if panels:
             page.subsection(name)
             page.charts(panels, f"{name}: self-consistency and accuracy against traces per question.")
-    cells = {(row.policy, row.setting, row.metric): row for row in rows if row.option is None and row.policy}
-    metrics = {metric: names[1] for metric, names in COLUMNS.items() if any(key[2] == metric for key in cells)}
+    metrics, lines = metrics_of(rows)
     page.notes([WORDS])
     table = []
-    for policy, setting in dict.fromkeys(key[:2] for key in cells):
-        found = [cells.get((policy, setting, metric)) for metric in metrics]
-        numbers = [math.nan if row is None or row.mean is None else row.mean for row in found]
-        table.append([Cell(policy), Cell(setting), *map(Cell, map(metric_text, found), numbers)])
-    page.table(["policy", "setting", *metrics.values()], table)
+    for key, line in lines.items():
+        numbers = [math.nan if row is None or row.mean is None else row.mean for row in line]
+        table.append([*map(Cell, key), *map(Cell, map(metric_text, line), numbers)])
+    page.table(["policy", "setting", *(COLUMNS[metric][1] for metric in metrics)], table)
 
 
 def _lines(rows: Sequence[Row], metric: str) -> list[Series]:

@@ -38,11 +38,18 @@ SCORES = {
 }
 
 
+def metrics_of(rows: Iterable[Row]) -> tuple[list[str], dict[tuple[str, str], list[Row | None]]]:
+    """The metrics of :data:`COLUMNS` that one pool's rows have, and those rows by policy and setting."""
+    cells = {(row.policy, row.setting, row.metric): row for row in rows if row.option is None and row.policy}
+    metrics = [metric for metric in COLUMNS if any(own == metric for _, _, own in cells)]
+    keys = dict.fromkeys((policy, setting) for policy, setting, _ in cells)
+    return metrics, {key: [cells.get((*key, metric)) for metric in metrics] for key in keys}
+
+
 def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
     """One row per policy: traces per question at self-consistency 1 and on the mean curve, and a matched budget."""
     of_pool = [row for row in rows if row.pool == pool.pool and row.option is None]
-    cells = {(row.policy, row.setting, row.metric): row for row in of_pool}
-    metrics = {metric: names[0] for metric, names in COLUMNS.items() if any(row.metric == metric for row in of_pool)}
+    metrics, lines = metrics_of(of_pool)
     of = "of the ceiling " if pool.config.reference == "disjoint" else ""
     good = "At zone 0.95 and 0.99 that many verdicts are good: no answer has a share of the target's votes more"
     sentences = [
@@ -59,10 +66,10 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
         zones = f" (zone: {' and '.join(zone)})" if zone else ""
         limits = f"{' and '.join(least)} traces{zones}"
         sentences.append(f"Attainable limit at 0.95 and 0.99: {limits}; beside it each policy's multiple of them.")
-    table = _table(_title(pool), "\n".join(filter(None, sentences)), ["policy", "setting"], metrics.values())
-    for result in pool.results:
-        key = result.policy, result.setting
-        table.add_row(*key, *(metric_text(cells.get((*key, metric))) for metric in metrics))
+    names = [COLUMNS[metric][0] for metric in metrics]
+    table = _table(_title(pool), "\n".join(filter(None, sentences)), ["policy", "setting"], names)
+    for key, line in lines.items():
+        table.add_row(*key, *map(metric_text, line))
     return table
 
 
