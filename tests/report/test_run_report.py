@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from pets.engine import Answer
+from pets.engine.forecast import Forecast
 from pets.engine.reread import reread_run
 from pets.errors import InputError
 from pets.prompts import Prompt
 from pets.registry import make_answer_type
-from pets.report.budget_curves import BudgetCurves
+from pets.report.charts import Series
 from pets.report.run_report import (
     agreement_classes,
     draw_accuracy,
@@ -35,16 +36,20 @@ ANSWERS = [
 ]
 TRACES = np.arange(1.0, 17.0)
 RISING = np.linspace(0.6, 0.95, 16)
-UNIFORM = BudgetCurves(TRACES, RISING, RISING / 50, RISING - 0.2, RISING / 50)
-RUN = BudgetCurves(TRACES[:5], RISING[:5], RISING[:5] / 50, None, None)
+UNIFORM = {
+    "self-consistency": Series.about("", False, TRACES, RISING, RISING / 50),
+    "accuracy": Series.about("", False, TRACES, RISING - 0.2, RISING / 50),
+}
+RUN = {"self-consistency": Series.about("", False, TRACES[:5], RISING[:5], RISING[:5] / 50)}
 
 
 def test_a_run_is_read_with_its_curves_and_samples(run_store):
     run = read_run(run_store.view(1))
     assert [answer.id for answer in run.answers] == ["easy", "hard", "wrong"]
     assert run.mean_traces == pytest.approx(14 / 3) and run.zone == 0.0
-    assert run.spent.traces[-1] == pytest.approx(14 / 3) and run.spent.accuracy[-1] == pytest.approx(2 / 3)
-    assert run.uniform.accuracy is not None
+    accuracy = run.spent["accuracy"]
+    assert accuracy.traces[-1] == pytest.approx(14 / 3) and accuracy.mean[-1] == pytest.approx(2 / 3)
+    assert set(run.uniform) == {"self-consistency", "accuracy"}
     assert [trace.number for trace in run.samples["hard"]] == list(range(6))
 
 
@@ -71,14 +76,14 @@ def test_the_run_is_a_line_and_a_dot_with_its_interval():
 
 
 def test_the_dot_at_the_end_is_shown_whole_with_its_whisker():
-    chart = draw_budget("okg", "accuracy", 5.0, (0.5, 0.2, 0.97), None, UNIFORM)
+    chart = draw_budget("okg", "accuracy", 5.0, (0.5, 0.2, 0.97), {}, UNIFORM)
     encoding = chart["layer"][1]["encoding"]
     low, high = encoding["y"]["scale"]["domain"]
     assert low < 0.2 and high > 0.97 and encoding["x"]["scale"]["domain"][1] > 5.0
 
 
 def test_accuracy_of_equal_shares_ends_where_the_run_does():
-    chart = draw_budget("asc", "accuracy", 4.5, (0.7, 0.6, 0.8), None, UNIFORM)
+    chart = draw_budget("asc", "accuracy", 4.5, (0.7, 0.6, 0.8), {}, UNIFORM)
     rows = chart["data"]["values"]
     assert max(row["traces"] for row in rows if not row["swept"]) == 5.0
     assert [row["label"] for row in rows if row["swept"]] == ["asc (this run)"]
@@ -212,7 +217,9 @@ def test_a_run_is_compared_with_equal_shares_on_the_same_draws(tmp_path):
     with Store.open(tmp_path / "runs.db") as store:
         view = store.view(write_run(store, {"a": "AA", "b": "ABAAABAAA", "c": "AACAAA"}))
         run, text = read_run(view), words_of(run_page(view))
-    on_the_same, on_others = map(run.uniform.budget_for, (run.spent.consistency[-1], run.consistency[0]))
+    uniform, spent = run.uniform["self-consistency"], run.spent["self-consistency"]
+    needed = Forecast(uniform.traces, uniform.mean).budget_for
+    on_the_same, on_others = map(needed, (spent.mean[-1], run.consistency[0]))
     assert abs(on_others - on_the_same) > 2  # or the line below could not tell them apart
     assert f"equal shares would need about {on_the_same:.1f} " in text
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 from pets.answers.auto import Auto, choose_type, kinds_words
 from pets.answers.base import AnswerType
@@ -43,7 +44,8 @@ class LabelledQuestion:
     def with_traces(self, kept: Sequence[int]) -> "LabelledQuestion":
         """The question with the traces at some places alone."""
         columns = {name: getattr(self, name) for name in ("labels", "tokens", "confidence", "models")}
-        return replace(self, **{name: own and tuple(own[j] for j in kept) for name, own in columns.items()})
+        changes: dict[str, Any] = {name: own and tuple(own[j] for j in kept) for name, own in columns.items()}
+        return replace(self, **changes)
 
 
 def leader_share(labels: Iterable[str | None]) -> float:

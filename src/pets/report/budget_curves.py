@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from pets.core.policy import IndexPolicy, Policy, View
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, count_votes
-from pets.engine.forecast import Forecast
 from pets.lab.draws import NO_VOTE, running_votes
+from pets.report.charts import Series
 
 Z_95 = 1.96  # of a 95 % interval
 DRAWS = 24
@@ -32,6 +32,9 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Votes = tuple[Bools, Bools]
 """Whether the votes of one question are good, and whether they are right."""
+SELF_CONSISTENCY, ACCURACY = "self-consistency", "accuracy"
+Curves = dict[str, Series]
+"""Self-consistency, and accuracy where gold is known, against mean traces per question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +64,10 @@ class RunQuestion:
         return {answer: rank for rank, (answer, _) in enumerate(ranked)}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BudgetCurves:
-    """Self-consistency and accuracy against mean traces per question, shapes (V,), with the reach of 95 % intervals.
-
-    Accuracy is ``None`` where no question has gold.
-    """
-
-    traces: Floats
-    consistency: Floats
-    consistency_reach: Floats
-    accuracy: Floats | None
-    accuracy_reach: Floats | None
-
-    def budget_for(self, target: float) -> float | None:
-        """Mean traces per question at which the self-consistency reaches the target; ``None`` beyond its end."""
-        return Forecast(self.traces, self.consistency).budget_for(target)
-
-
 def budget_curves(
     questions: Sequence[RunQuestion], prior: LearnedPrior, policy: Policy, *, most: int, zone: float = 0.0
-) -> tuple[BudgetCurves, BudgetCurves | None]:
-    """Uniform's curve up to ``most`` traces per question, and the run's own from one trace per question on.
+) -> tuple[Curves, Curves]:
+    """Uniform's curves up to ``most`` traces per question, and the run's own from one trace per question on.
 
     The run has none where its policy gives traces no order. With a zone, near-ties of theta are good votes too.
     """
@@ -92,21 +77,22 @@ def budget_curves(
         sizes = np.array([np.bincount(order[:end], minlength=len(questions)) for end in ends])
     rng = np.random.default_rng(0)
     played = [_play(question, prior, most, zone, sizes[:, index], rng) for index, question in enumerate(questions)]
-    judged = np.array([question.right is not None and question.ranks is not None for question in questions])
+    judged = [question.right is not None and question.ranks is not None for question in questions]
     uniform = _curves(np.arange(1.0, most + 1), [equal for equal, _ in played], judged)
-    if not len(sizes):
-        return uniform, None
-    return uniform, _curves(sizes.sum(axis=1) / len(questions), [spent for _, spent in played], judged)
+    traces = sizes.sum(axis=1) / len(questions)
+    return uniform, _curves(traces, [spent for _, spent in played], judged) if len(sizes) else {}
 
 
-def _curves(traces: Floats, rows: Sequence[Votes], judged: Bools) -> BudgetCurves:
-    """Means over questions, and what they spread by over draws."""
-    good = np.array([row[0] for row in rows]).mean(axis=0)  # (draws, V)
-    consistency = (good.mean(axis=0), Z_95 * good.std(axis=0))
-    if not judged.any():
-        return BudgetCurves(traces, *consistency, None, None)
-    right = np.array([row[1] for row, known in zip(rows, judged.tolist(), strict=True) if known]).mean(axis=0)
-    return BudgetCurves(traces, *consistency, right.mean(axis=0), Z_95 * right.std(axis=0))
+def _curves(traces: Floats, rows: Sequence[Votes], judged: Sequence[bool]) -> Curves:
+    """Means over questions, in 95 % intervals by what they spread by over draws."""
+    tables = {SELF_CONSISTENCY: [good for good, _ in rows]}
+    if any(judged):
+        tables[ACCURACY] = [right for (_, right), known in zip(rows, judged, strict=True) if known]
+    curves = {}
+    for metric, votes in tables.items():
+        shares = np.array(votes).mean(axis=0)  # (draws, V)
+        curves[metric] = Series.about("", False, traces, shares.mean(axis=0), Z_95 * shares.std(axis=0))
+    return curves
 
 
 def launch_order(questions: Sequence[RunQuestion], policy: Policy) -> list[int] | None:

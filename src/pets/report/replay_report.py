@@ -121,12 +121,12 @@ def _pool_section(page: Page, pool: str, rows: Sequence[Row]) -> None:
         if panels:
             page.subsection(name)
             page.charts(panels, f"{name}: self-consistency and accuracy against traces per question.")
-    metrics, lines = metrics_of(rows)
+    metrics, by_policy = metrics_of(rows)
     page.notes([WORDS])
     table = []
-    for key, line in lines.items():
-        numbers = [math.nan if row is None or row.mean is None else row.mean for row in line]
-        table.append([*map(Cell, key), *map(Cell, map(metric_text, line), numbers)])
+    for key, cells in by_policy.items():
+        numbers = [math.nan if row is None or row.mean is None else row.mean for row in cells]
+        table.append([*map(Cell, key), *map(Cell, map(metric_text, cells), numbers)])
     page.table(["policy", "setting", *(COLUMNS[metric][1] for metric in metrics)], table)
 
 

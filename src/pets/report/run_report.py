@@ -14,6 +14,7 @@ import numpy as np
 
 from pets.core.allocator import Allocator
 from pets.core.budget import amount_words
+from pets.engine.forecast import Forecast
 from pets.engine.progress import (
     AnswerSummary,
     Certifier,
@@ -28,7 +29,7 @@ from pets.engine.spec import RunSpec
 from pets.errors import InputError
 from pets.prompts import Prompt
 from pets.questions import Problem
-from pets.report.budget_curves import BudgetCurves, RunQuestion, budget_curves
+from pets.report.budget_curves import ACCURACY, SELF_CONSISTENCY, Curves, RunQuestion, budget_curves
 from pets.report.charts import FEW, Series, curve_panel
 from pets.report.commands import QUESTIONS, commands_of, is_stream, judge_command
 from pets.report.page import Cell, Page, Tile, VotedQuestion, cut, cut_head
@@ -66,7 +67,7 @@ CLASSES = (
 
 @dataclass(frozen=True, slots=True)
 class RunData:
-    """A run with its answers. ``consistency`` is expected, with a 95 % interval; ``spent`` is its curve, if it has one.
+    """A run with its answers. ``consistency`` is expected, with a 95 % interval; ``spent`` its curves, if any.
 
     ``samples`` are the first traces of the questions that are looked at.
     """
@@ -76,8 +77,8 @@ class RunData:
     problems: Sequence[Problem]
     answers: Sequence[Answer]
     consistency: tuple[float, float, float]
-    uniform: BudgetCurves
-    spent: BudgetCurves | None
+    uniform: Curves
+    spent: Curves
     samples: Mapping[str, Sequence[StoredTrace]]
 
     @property
@@ -115,7 +116,7 @@ def read_run(view: RunView) -> RunData:
         answers,
         certify.expected(decisions),
         uniform,
-        None if spec.reading.soft else spent,
+        {} if spec.reading.soft else spent,
         samples,
     )
 
@@ -232,12 +233,13 @@ def _saving(run: RunData) -> Tile:
     if max(sizes) - min(sizes) <= 1:
         note = f"{run.mean_traces:.1f} per question, the same for each"
         return Tile("against equal shares", "no fewer traces", note)
-    traces, level = run.mean_traces, run.consistency[0]
-    if run.spent is not None:
-        traces, level = float(run.spent.traces[-1]), float(run.spent.consistency[-1])
-    needed = run.uniform.budget_for(level)
-    share = traces / (run.uniform.traces[-1] if needed is None else needed)
-    number = f"more than {run.uniform.traces[-1]:.0f}" if needed is None else f"about {needed:.1f}"
+    traces, level, uniform = run.mean_traces, run.consistency[0], run.uniform[SELF_CONSISTENCY]
+    if run.spent:
+        spent = run.spent[SELF_CONSISTENCY]
+        traces, level = float(spent.traces[-1]), float(spent.mean[-1])
+    needed = Forecast(uniform.traces, uniform.mean).budget_for(level)
+    share = traces / (uniform.traces[-1] if needed is None else needed)
+    number = f"more than {uniform.traces[-1]:.0f}" if needed is None else f"about {needed:.1f}"
     note = f"{run.mean_traces:.1f} per question; equal shares would need {number} (estimated)"
     if share >= 1:
         return Tile("against equal shares", "no fewer traces", note)
@@ -255,11 +257,11 @@ def _budget_section(page: Page, run: RunData, summary: AnswerSummary) -> None:
         f"{dot} The dashed line is what equal shares would bring, estimated from the votes of this run. Bands and the "
         f"dot's whisker are 95 % intervals over what the votes leave open{counted}.",
     )
-    charts = [draw_budget(policy, "self-consistency", mean, run.consistency, run.spent, run.uniform)]
+    charts = [draw_budget(policy, SELF_CONSISTENCY, mean, run.consistency, run.spent, run.uniform)]
     words = f"{run.consistency[0]:.1%} self-consistency at {mean:.1f} traces per question. {_saving(run).note}."
     if summary.judged:
         share = summary.accuracy
-        charts.append(draw_budget(policy, "accuracy", mean, share, run.spent, run.uniform))
+        charts.append(draw_budget(policy, ACCURACY, mean, share, run.spent, run.uniform))
         words += f" Accuracy {share[0]:.1%}."
     page.charts(charts, words)
 
@@ -388,25 +390,19 @@ def _cost_section(page: Page, run: RunData, no_votes: str) -> None:
 
 
 def draw_budget(
-    policy: str,
-    name: str,
-    mean_traces: float,
-    end: tuple[float, float, float],
-    run: BudgetCurves | None,
-    uniform: BudgetCurves,
+    policy: str, name: str, mean_traces: float, end: tuple[float, float, float], run: Curves, uniform: Curves
 ) -> Chart:
     """Self-consistency or accuracy (``name``) against traces: uniform's line, the run's line, and a dot for its end."""
     label = f"{policy} (this run)"
     styles = {label: LineStyle(colour_of(policy)), EQUAL: LineStyle(colour_of("uniform"), DASHED)}
     lines = []
-    # Accuracy only up to a budget: gold may be an answer that no trace has given yet.
-    for own, curves, budget in ((EQUAL, uniform, max(2.0, np.ceil(mean_traces))), (label, run, np.inf)):
-        if curves is not None and name == "self-consistency":
-            lines.append(Series.about(own, False, curves.traces, curves.consistency, curves.consistency_reach))
-        elif curves is not None and curves.accuracy is not None and curves.accuracy_reach is not None:
-            part = curves.traces <= budget
-            columns = (curves.traces[part], curves.accuracy[part], curves.accuracy_reach[part])
-            lines.append(Series.about(own, False, *columns))
+    # Accuracy of equal shares only up to the run's end: gold may be an answer that no trace has given yet.
+    budget = max(2.0, np.ceil(mean_traces)) if name == ACCURACY else np.inf
+    for own, line, most in ((EQUAL, uniform.get(name), budget), (label, run.get(name), np.inf)):
+        if line is not None:
+            shown = line.traces <= most
+            columns = (column[shown] for column in (line.traces, line.mean, line.low, line.high))
+            lines.append(Series(own, False, *columns))
     lines.append(Series(label, True, np.array([mean_traces]), *(np.array([value]) for value in end)))
     return curve_panel(lines, styles, name, AXIS_AIR * max(float(line.traces[-1]) for line in lines))
 

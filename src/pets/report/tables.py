@@ -67,10 +67,8 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
         limits = f"{' and '.join(least)} traces{zones}"
         sentences.append(f"Attainable limit at 0.95 and 0.99: {limits}; beside it each policy's multiple of them.")
     names = [COLUMNS[metric][0] for metric in metrics]
-    table = _table(_title(pool), "\n".join(filter(None, sentences)), ["policy", "setting"], names)
-    for key, line in lines.items():
-        table.add_row(*key, *map(metric_text, line))
-    return table
+    cells = [[*key, *map(metric_text, line)] for key, line in lines.items()]
+    return _table(_title(pool), "\n".join(filter(None, sentences)), ["policy", "setting"], names, cells)
 
 
 CLOCK_COLUMNS = ("tokens", "time", "p95 time", "consistency", "accuracy", "cancelled")
@@ -96,10 +94,7 @@ def clock_table(pool: PoolResult) -> Table:
         "Tokens and time in the question's own mean trace, from its first launch to its settled vote; traces cancelled "
         "when it was,\nwhose tokens so far count. Finishing first is not random: consistency has what that costs."
     )
-    table = _table(_title(pool), caption, ["policy", "at"], CLOCK_COLUMNS)
-    for row in clock_rows(pool):
-        table.add_row(*row)
-    return table
+    return _table(_title(pool), caption, ["policy", "at"], CLOCK_COLUMNS, clock_rows(pool))
 
 
 def certificate_table(rows: Sequence[Row]) -> Table | None:
@@ -112,25 +107,25 @@ def certificate_table(rows: Sequence[Row]) -> Table | None:
         "budgets and repetitions.\nA calibrated forecaster's error is under the null's 95 times in 100: with a coin "
         "per certificate, and with a coin per question."
     )
-    table = _table("certificates", caption, ["pool", "policy"], SCORES)
+    table = []
     kinds = dict.fromkeys((pool, policy, metric.startswith("zone_")) for pool, policy, metric in cells)
     for pool, policy, zone in kinds:
         scores = [cells[pool, policy, ("zone_" if zone else "") + metric] or 0.0 for metric in SCORES.values()]
         name = f"{policy}, zone" if zone else policy
-        table.add_row(pool or "all pools", name, f"{scores[0]:,.0f}", *(f"{score:.4f}" for score in scores[1:]))
-    return table if cells else None
+        table.append([pool or "all pools", name, f"{scores[0]:,.0f}", *(f"{score:.4f}" for score in scores[1:])])
+    return _table("certificates", caption, ["pool", "policy"], SCORES, table) if cells else None
 
 
 def mixture_table(lab: MixtureLab, shown: int) -> Table:
     """The accuracy of the vote after each number of traces, and its tokens: the first candidates, a row each."""
     caption = "accuracy of the vote after each number of traces per question, and their tokens where they are recorded"
     title = f"{lab.name}: {lab.questions} questions with gold"
-    table = _table(title, caption, ["models"], map(str, lab.sizes))
+    table = []
     for candidate in lab.candidates[:shown]:
         accuracies = candidate.correct.mean(axis=0).tolist()
         tokens = [None] * len(accuracies) if candidate.tokens is None else candidate.tokens.mean(axis=0).tolist()
-        table.add_row(candidate.name, *map(_vote_cell, accuracies, tokens))
-    return table
+        table.append([candidate.name, *map(_vote_cell, accuracies, tokens)])
+    return _table(title, caption, ["models"], map(str, lab.sizes), table)
 
 
 def choice_table(lab: MixtureLab, choices: Sequence[ChosenModels]) -> Table:
@@ -153,12 +148,16 @@ def choice_table(lab: MixtureLab, choices: Sequence[ChosenModels]) -> Table:
     return table
 
 
-def _table(title: str, caption: str, names: Iterable[str], numbers: Iterable[str] = ()) -> Table:
+def _table(
+    title: str, caption: str, names: Iterable[str], numbers: Iterable[str], rows: Iterable[Iterable[str]] = ()
+) -> Table:
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     for name in names:
         table.add_column(name, overflow="fold")
     for name in numbers:
         table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
