@@ -45,7 +45,7 @@ class SQLiteStore(LedgerStore):
     """
 
     database: SQLiteDatabase
-    look_every_s = 5.0
+    look_every_s = 1.0
 
     def __init__(
         self,
