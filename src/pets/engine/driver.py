@@ -138,11 +138,9 @@ class Driver:
         if allowed:
             self.questions.launched(question, allowed)
             request = self.arrivals.request(question, numbers.start, tuple(holds[:allowed]))
-            max_n = 1  # where it may be cancelled, or tokens are money and the reply would not tell whose they are
-            if allowed > 1 and self._n_with_tokens and not request.streamed:
-                now = asyncio.get_running_loop().time()
-                max_n = self.fetcher.pool_for(request.prompt).max_n_for(request.prompt.sender, now)
-            for part in (request,) if allowed == 1 else self.fetcher.requests(request, max_n):
+            # Alone where it may be cancelled, or tokens are money and the reply would not tell whose they are.
+            several = self._n_with_tokens and not request.streamed
+            for part in (request,) if allowed == 1 else self.fetcher.requests(request, several=several):
                 self.arrivals.start(part, self.settlement, self._group)
         return len(numbers) - allowed
 

@@ -288,10 +288,6 @@ class EndpointPool:
             await asyncio.sleep(max(SHORTEST_WAIT_S, wait_s))
         return endpoint
 
-    def max_n_for(self, sender: str, now: float) -> int:
-        """The most traces that one request of this sender may ask for."""
-        return max([endpoint.max_n_for(sender, now) for endpoint in self.endpoints])
-
     @property
     def latency_s(self) -> float:
         """Of a request at the fastest endpoint, lately."""

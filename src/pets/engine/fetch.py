@@ -215,8 +215,14 @@ class Fetcher:
         self._waits: set[asyncio.Timeout] = set()  # of requests of which no attempt is out
         self._failing_models: set[str] = set()  # of which it was said that others take their launches
 
-    def requests(self, request: TraceRequest, max_n: int) -> Iterator[TraceRequest]:
-        """The request in parts of at most ``max_n`` traces, each for those who take all of its launches."""
+    def requests(self, request: TraceRequest, *, several: bool) -> Iterator[TraceRequest]:
+        """The request in parts, each for those who take all of its launches: as large as servers take, where there may
+        be ``several`` traces in one."""
+        max_n = 1
+        if several:
+            now = asyncio.get_running_loop().time()
+            endpoints = self.pool_for(request.prompt).endpoints
+            max_n = max([endpoint.max_n_for(request.prompt.sender, now) for endpoint in endpoints])
         if len(self.pool.endpoints) == 1:
             yield from request.split(max_n)
             return

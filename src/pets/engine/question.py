@@ -505,8 +505,9 @@ class OpenQuestion:
             return None if form is None else False
         return answer == form or (answer_type.same_soon(answer, form) if answer_type.merges else False)
 
-    def prefix(self) -> list[StoredTrace]:
-        """The traces kept, in launch order, up to the first that is missing; all of them where nothing in it voted.
+    def prefix(self, *, raced: bool = False) -> list[StoredTrace]:
+        """The traces kept, in launch order, up to the first that is missing; all of them where nothing in it voted, or
+        they were ``raced``.
 
         What finishes first is short, and short traces vote differently: a vote cut off by its deadline does not count
         those that overtook others.
@@ -515,7 +516,7 @@ class OpenQuestion:
         prefix: list[StoredTrace] = []
         while (trace := traces.get(len(prefix))) is not None:
             prefix.append(trace)
-        if any(trace.answer is not None for trace in prefix):
+        if not raced and any(trace.answer is not None for trace in prefix):
             return prefix
         return [traces[number] for number in sorted(traces)]
 
@@ -524,7 +525,7 @@ class OpenQuestion:
 
         ``weighted`` by confidence, unless a trace that voted has none.
         """
-        prefix = [trace for _, trace in sorted((self.traces or {}).items())] if raced else self.prefix()
+        prefix = self.prefix(raced=raced)
         labels = [None if trace.answer is None else self.label(trace.answer) for trace in prefix]
         confidences = [0.0 if t.answer is None else t.trace(self.confidence_kind or "tail").confidence for t in prefix]
         weighted = weighted and None not in confidences

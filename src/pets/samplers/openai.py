@@ -138,32 +138,13 @@ class OpenAISampler(Sampler):
         self.usage_of_one = self._dialect.usage_of_one
         """Whether this server's usage counts the tokens of one choice only: by its dialect, or as was seen."""
 
-    async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
-        """As :meth:`Sampler.sample`; a prompt with a body is answered whole, with the server's own choices."""
-        return await self._sample(prompt, n, seed, sampling)
-
-    async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
-        """As :meth:`Sampler.sample_streamed`: by server-sent events, each with the usage where it can."""
-        stream = TraceStream(written)
-        exchange = asyncio.ensure_future(self._sample(prompt, 1, seed, sampling, stream))
-        exchange.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait for it
-        try:
-            return (await asyncio.shield(exchange))[0]
-        except asyncio.CancelledError:
-            habits = self._streaming
-            if not exchange.done() and habits.closings_ignored < MOST_IGNORED_CLOSINGS and stream.close():
-                await asyncio.wait([exchange], timeout=ENDING_S)
-                habits.closings_ignored = 0 if exchange.done() else habits.closings_ignored + 1
-            written.ended = exchange.done()
-            if written.ended and stream.transport is not None and not written.seen:  # before its first event
-                written.seen, written.told = True, habits.told
-            raise
-        finally:
-            exchange.cancel()
-
-    async def _sample(
-        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, stream: "TraceStream | None" = None
+    async def sample(
+        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, stream: TraceStream | None = None
     ) -> list[Completion]:
+        """As :meth:`Sampler.sample`; a prompt with a body is answered whole, with the server's own choices.
+
+        A trace whose ``stream`` can be closed comes by server-sent events.
+        """
         body = body_of(self._model, prompt, n, seed, sampling, self._dialect)
         if stream is not None or (self._stream and prompt.body is None):
             on_the_way = {"continuous_usage_stats": True} if stream is not None and self._streaming.asked else {}
@@ -182,6 +163,25 @@ class OpenAISampler(Sampler):
             if words := refused.news():  # a host may refuse one field after another: they are said together
                 self._learn(prompt.sender, model, refused.names, words)
             return traces
+
+    async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
+        """As :meth:`Sampler.sample_streamed`: by server-sent events, each with the usage where it can."""
+        stream = TraceStream(written)
+        exchange = asyncio.ensure_future(self.sample(prompt, 1, seed, sampling, stream))
+        exchange.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody may wait for it
+        try:
+            return (await asyncio.shield(exchange))[0]
+        except asyncio.CancelledError:
+            habits = self._streaming
+            if not exchange.done() and habits.closings_ignored < MOST_IGNORED_CLOSINGS and stream.close():
+                await asyncio.wait([exchange], timeout=ENDING_S)
+                habits.closings_ignored = 0 if exchange.done() else habits.closings_ignored + 1
+            written.ended = exchange.done()
+            if written.ended and stream.transport is not None and not written.seen:  # before its first event
+                written.seen, written.told = True, habits.told
+            raise
+        finally:
+            exchange.cancel()
 
     def _left_out(self, sender: str, model: str) -> list[str]:
         """The fields that the model has refused this sender."""
@@ -242,15 +242,19 @@ class OpenAISampler(Sampler):
                 gc.enable()
 
     async def models(self) -> list[dict[str, Any]]:
-        """The server's models, as it lists them; over a connection of its own, which is closed after."""
+        """As :meth:`Sampler.models`."""
+        return parse_models(await self._get(f"{self._base}/models", MODELS_TIMEOUT_S))
+
+    async def _get(self, url: str, timeout_s: float) -> bytes:
+        """What the server says at an address, over a connection of its own, which is closed after."""
         client = self._new_client()
         try:
             with sampler_errors(self._base, self._redactor):
-                async with asyncio.timeout(MODELS_TIMEOUT_S), client.request("GET", f"{self._base}/models") as response:
+                async with asyncio.timeout(timeout_s), client.request("GET", url) as response:
                     content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
                 if response.status != HTTPStatus.OK:
                     raise self._error(response.status, response.headers, content, {})
-                return parse_models(content)
+                return content
         finally:
             await client.close()
 
@@ -284,14 +288,8 @@ class OpenAISampler(Sampler):
 
     async def requests_running(self) -> int | None:
         """As :meth:`Sampler.requests_running`: by what vLLM, SGLang and llama.cpp say at ``/metrics``."""
-        client, url = self._new_client(), f"{self._base.removesuffix('/v1')}/metrics"
-        try:
-            with suppress(SamplerError), sampler_errors(self._base, self._redactor):
-                async with client.request("GET", url, timeout=METRICS_TIMEOUT_S) as response:
-                    if response.status == HTTPStatus.OK:
-                        return running_requests(await body_of_reply(response, MAX_MODELS_BYTES))
-        finally:
-            await client.close()
+        with suppress(SamplerError):
+            return running_requests(await self._get(f"{self._base.removesuffix('/v1')}/metrics", METRICS_TIMEOUT_S))
         return None
 
     async def _read_events(
