@@ -44,7 +44,6 @@ Floats = NDArray[np.float64]
 REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the request itself is wrong
 MAX_FIRST_TRACES = 20
 BUDGET_SHARE = 10  # the first traces are a tenth of the budget at most
-ANY_NUMBER = 1 << 60  # traces
 FEWEST_TRACES = 3  # one odd trace of a small budget stops nothing
 RACE_TAIL = 2.0  # mean traces' times that a race takes longer than all traces at once, about
 SLOWEST_TRACE = 1.25  # of a wave; in times of the mean one
@@ -176,10 +175,6 @@ class FirstTraces:
     def failed(self) -> bool:
         """Whether more than half of the first traces cast no vote: the run stops."""
         return not self.passed and 2 * (self.outcomes.total() - self.outcomes["read"]) > self.size
-
-    def room(self, in_flight: int) -> int:
-        """How many more may be launched while it is not known how the run begins."""
-        return self.size - self.outcomes.total() - in_flight if self.alone else ANY_NUMBER
 
     def count(self, trace: StoredTrace, answer_type: str) -> None:
         """Take note of a trace that came back, or failed."""
@@ -347,7 +342,9 @@ class Pacing:
         self._may_calm = self._may_calm and not self._stops.calm()
         in_flight, first = self._questions.in_flight, self._stops.first_traces
         room = self._pace.concurrency - in_flight
-        return room if first.passed else min(room, first.room(in_flight))
+        if first.passed or not first.alone:
+            return room
+        return min(room, first.size - first.outcomes.total() - in_flight)  # until it is known how the run begins
 
     def asked(self, allocator: Allocator) -> None:
         """Launches were asked for: keep in the ledger which wave is under way."""

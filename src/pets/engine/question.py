@@ -422,11 +422,6 @@ class OpenQuestion:
         self.pop_merges()  # nobody has been told their names yet
         return {form: self.label(form) for form in listed}
 
-    def keep_raw(self, first: int, completions: Iterable[Completion]) -> None:
-        """Keep choices as the server gave them, of launches from number ``first`` on, where traces are kept."""
-        if self.traces is not None:
-            self.raw.update((n, c.raw) for n, c in enumerate(completions, first) if c.raw is not None)
-
     def add(self, trace: StoredTrace) -> None:
         """Count a trace that came back, failed or was cancelled."""
         if self.totals is not UNCOUNTED:

@@ -94,7 +94,8 @@ class Settlement:
             self._arrivals.charge_abandoned(question, self._attempt(request))
             raise
         traces = self._stored(request, completions, readings, endpoint, seconds)
-        question.keep_raw(request.first, completions)
+        if question.traces is not None:
+            question.raw.update((n, c.raw) for n, c in enumerate(completions, request.first) if c.raw is not None)
         id, lost, cancelled = request.question, self._lost_before(request), None
         if id in self._questions.by_id and self._allocator.is_hurried(id):
             cancelled = await self._write_raced(question, request, traces)

@@ -149,12 +149,13 @@ class Redactor:
 
     def __init__(self, *secrets: str | None) -> None:
         known = {secret.encode() for secret in secrets if secret is not None and len(secret) >= MIN_KEY_CHARACTERS}
-        keys = sorted(known, key=len, reverse=True)
-        encoded = [form for key in keys for form in _base64_forms(key)]
-        forms = [b"".join(map(_escaped_forms, key)) for key in keys] + [escape(form) for form in encoded]
+        forms, self._longest = list[bytes](), 1
+        for key in sorted(known, key=len, reverse=True):
+            encoded = list(_base64_forms(key))
+            forms += [b"".join(map(_escaped_forms, key)), *map(escape, encoded)]
+            self._longest = max(self._longest, 6 * len(key), *map(len, encoded))
         self._secrets = bytes_pattern(b"|".join(forms)) if forms else None
-        self._alphabet = b"".join([BASE64, *keys, b"%\\"])  # all that a form is made of
-        self._longest = max([6 * len(key) for key in keys] + [len(form) for form in encoded], default=1)
+        self._alphabet = b"".join([BASE64, *known, b"%\\"])  # all that a form is made of
 
     def __bool__(self) -> bool:
         return self._secrets is not None
