@@ -127,10 +127,10 @@ class ReadingThreads:
         """
         async with self._turn(name, question.payer), self._turn(name, None):
             job = _Job(name, work, most_s)
-            outcome = asyncio.wrap_future(job.outcome)
+            outcome, look_s = asyncio.wrap_future(job.outcome), None if most_s is None else LOOK_S
             try:
-                while not (await asyncio.wait([outcome], timeout=LOOK_S))[0]:
-                    if most_s is not None and (time.monotonic() > self._ends_at or job.too_long):
+                while not (await asyncio.wait([outcome], timeout=look_s))[0]:
+                    if time.monotonic() > self._ends_at or job.too_long:
                         raise _GivenUpError
             except BaseException:
                 job.leave()
