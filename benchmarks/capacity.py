@@ -39,7 +39,7 @@ import numpy as np
 from benchmarks import gateway_load, okg_scale
 from benchmarks._postgres import postgres
 from benchmarks._slow_upstream import slow_upstream
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.gateway.ledger_store import TOTAL, Charge, Operation, Reservation
 from pets.gateway.shared_store import SharedStore
 from pets.registry import make_policy

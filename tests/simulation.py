@@ -43,8 +43,9 @@ from pathlib import Path
 from tests.simulated_time import run_simulated
 
 from pets.core.allocator import Allocator
-from pets.core.budget import TRACES, Budget, Currency
+from pets.core.budget import Budget
 from pets.core.mixture import ModelMixture
+from pets.core.money import TRACES, Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.assemble import assemble_submissions
 from pets.engine.budget import model_shares

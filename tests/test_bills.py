@@ -6,7 +6,8 @@ import contextlib
 import httpx
 import pytest
 
-from pets.core.budget import Budget, Currency
+from pets.core.budget import Budget
+from pets.core.money import Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.budget import TokenPrice, model_shares
 from pets.engine.sources import Servers, sources_of

@@ -12,7 +12,7 @@ from pets.api import solve as solve
 from pets.api import stream as stream
 from pets.core.allocator import Allocator as Allocator
 from pets.core.budget import Budget as Budget
-from pets.core.budget import Currency as Currency
+from pets.core.money import Currency as Currency
 from pets.core.policy import IndexPolicy as IndexPolicy
 from pets.core.policy import Policy as Policy
 from pets.core.policy import QuotaPolicy as QuotaPolicy

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pets.arguments import Interval, check_fields, setting
 from pets.confidence import Confidence
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import InputError
 from pets.types import Usage
 

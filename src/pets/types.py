@@ -54,7 +54,7 @@ class SoftVote(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a trace used, by which a :class:`~pets.core.budget.Currency` says what it cost.
+    """What a trace used, by which a :class:`~pets.core.money.Currency` says what it cost.
 
     ``cached_tokens`` are those of the prompt that the server had read before, and may sell for less. ``cost`` is what
     it cost, in picodollars, where its model has a price of its own. ``part`` is what a trace that was cancelled before

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import BudgetError, InputError, PetsError
 from pets.gateway import Settings, build_gateway
 from pets.gateway import running as gateway_running

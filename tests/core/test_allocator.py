@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pets.core.allocator import MAX_DEBT, Allocator
-from pets.core.budget import Budget, Currency
+from pets.core.budget import Budget
+from pets.core.money import Currency
 from pets.core.policy import IndexPolicy, QuotaPolicy, View
 from pets.core.queues import ReplicaTotals
 from pets.core.soft import SoftVoteCount

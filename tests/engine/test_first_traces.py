@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from pets.core.budget import Budget, Currency
+from pets.core.budget import Budget
+from pets.core.money import Currency
 from pets.engine import Engine, RunSpec
 from pets.engine.pacing import FirstTraces
 from pets.engine.sources import Servers

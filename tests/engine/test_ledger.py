@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.engine.batch import JobLedger
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import RunLedger

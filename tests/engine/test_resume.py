@@ -9,7 +9,8 @@ import pytest
 
 from pets.answers.choice import Choice
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, Currency, whole_traces
+from pets.core.budget import Budget, whole_traces
+from pets.core.money import Currency
 from pets.engine import Engine, restored, results
 from pets.engine.assemble import assemble
 from pets.engine.resume import PastRun, charge_lost, lost_traces, rebudgeted

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import BusyError, RefusedError, ReplyError, UnreachableError
 from pets.gateway import Limits, Settings, build_gateway, running
 from pets.gateway.auth import ANYBODY

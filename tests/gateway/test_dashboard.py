@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import UnreachableError
 from pets.gateway import Settings
 from pets.gateway.auth import ANYBODY, ApiKey, KeyStore

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.engine.fetch import TraceRequest
 from pets.errors import BudgetError
 from pets.gateway.auth import ANYBODY, BUDGET_WINDOWS, DAY_S, ApiKey, window_number

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, Currency
+from pets.core.budget import Budget
+from pets.core.money import Currency
 from pets.errors import StateError
 from pets.gateway import ledger_backend, shared_store
 from pets.gateway.auth import ApiKey, KeyStore

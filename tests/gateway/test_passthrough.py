@@ -10,7 +10,7 @@ import aiohttp
 import httpx
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.gateway import Settings, build_gateway
 from pets.gateway.app import app
 from pets.gateway.settings import Limits

@@ -7,7 +7,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.gateway import Limits, Settings, build_gateway
 from pets.gateway.app import app
 from pets.mock import MockModel

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import StateError
 from pets.gateway import shared_store
 from pets.gateway.ledger_store import Charge, Operation, Reservation

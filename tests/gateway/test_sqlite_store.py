@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import StateError
 from pets.gateway import ledger_backend, sqlite_store
 from pets.gateway.auth import ApiKey

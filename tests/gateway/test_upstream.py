@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import BusyError, InputError, RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.gateway import Settings, build_gateway, running
 from pets.gateway.upstream import Upstream, api_error

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from pets.core.budget import Currency
 from pets.core.mixture import ModelMixture
+from pets.core.money import Currency
 from pets.errors import ReplyError
 from pets.samplers import Completion, Prompt, RateLimits, Sampler, Sampling
 from pets.samplers.function import FunctionSampler

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.prompts import Prompt, Sampling
 from pets.questions import Problem
 from pets.registry import make_answer_type

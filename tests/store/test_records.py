@@ -3,7 +3,7 @@
 import pytest
 
 from pets.confidence import Confidence
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import StateError
 from pets.questions import Problem
 from pets.samplers import Prompt

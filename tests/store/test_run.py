@@ -8,7 +8,7 @@ import pytest
 
 from pets.answers.number import Number
 from pets.confidence import Confidence
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import InputError, StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem

@@ -18,7 +18,7 @@ from pets.answers.auto import kinds_words
 from pets.cli._output import SafeConsole, count, write_output
 from pets.cli._terminal import say
 from pets.core.allocator import Allocator
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
 from pets.engine.progress import AnswerSummary, ExpectedConsistency, levels_words, no_vote_words, wilson

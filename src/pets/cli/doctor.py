@@ -13,7 +13,7 @@ from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._output import FORMAT, Format, print_rows
 from pets.cli._terminal import echo, say
 from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, run_spec
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine import RunSpec, TokenPrice
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose

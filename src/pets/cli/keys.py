@@ -11,7 +11,7 @@ import click
 from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import FORMAT, Format, print_rows
 from pets.cli._terminal import echo, say
-from pets.core.budget import Currency, amount_words
+from pets.core.money import Currency, amount_words
 from pets.engine.budget import Amount, total_of
 from pets.errors import BudgetError, InputError, StateError
 from pets.gateway.auth import BUDGET_WINDOWS, DAY_S, MAX_RPM, ApiKey, KeyStore, unit_shown, window_start

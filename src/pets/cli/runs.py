@@ -16,7 +16,7 @@ from pets.cli._output import FORMAT, Format, check_output, count, make_table, pr
 from pets.cli._run import ANSWER_COLUMNS, answered_words, write_answers
 from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine.paired import compare_runs
 from pets.engine.progress import AnswerSummary, expected_of
 from pets.engine.question import Answer, answer_type_of

@@ -16,7 +16,7 @@ from pets.arguments import Interval
 from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._terminal import say
 from pets.cli.options import HEADER, LocalModelOptions
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError
 from pets.gateway import Limits, Settings

@@ -23,7 +23,7 @@ from pets.cli.options import (
     ServerOptions,
     run_spec,
 )
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine import Engine, RunSpec
 from pets.engine.batch import batched
 from pets.engine.estimate import estimate, parse_expectation, seen_in_store

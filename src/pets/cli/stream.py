@@ -32,7 +32,7 @@ from pets.cli._run import (
 from pets.cli._stdin import Parse, arriving_rows, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
 from pets.cli.options import KEEP, OUTPUT, LocalModelOptions, ModelOptions, QuestionOptions, ServerOptions, run_spec
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.core.tally import majority
 from pets.engine import Answer, RunSpec
 from pets.engine.progress import AnswerSummary

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
-from pets.core.budget import Currency
 from pets.core.mixture import ModelMixture
+from pets.core.money import Currency
 from pets.errors import BudgetError, InputError
 
 FORM = re.compile(r"\+?\s*\$?\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)\s*([a-zA-Z$]*)")

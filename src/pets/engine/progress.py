@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 from pets._extras import require
 from pets.answers.text import Text
 from pets.core.allocator import Allocator
-from pets.core.budget import Currency, amount_words
 from pets.core.certificate import Decision, decision_certificate, expected_share, prior_deviation
+from pets.core.money import Currency, amount_words
 from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import BatchFit
 from pets.core.tally import Tally

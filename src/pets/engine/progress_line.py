@@ -7,7 +7,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine.progress import Snapshot
 from pets.engine.run import Engine
 

@@ -19,8 +19,8 @@ from pets.answers.choice import Choice
 from pets.answers.json import reading_of
 from pets.answers.text import Text
 from pets.confidence import Kind
-from pets.core.budget import Currency
 from pets.core.certificate import Decision
+from pets.core.money import Currency
 from pets.core.tally import (
     K0,
     NAMES,

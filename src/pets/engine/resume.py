@@ -16,7 +16,8 @@ from pets._version import __version__
 from pets.answers.judge import MAX_PROMPT_TOKENS
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, CostEstimator, Currency, UnitCost, amount_words
+from pets.core.budget import Budget, CostEstimator, UnitCost
+from pets.core.money import Currency, amount_words
 from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
 from pets.engine.arrivals import Wiring

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypedDict, get_type_hints
 from pets.answers.base import AnswerType
 from pets.arguments import Interval, check_fields, check_values, setting
 from pets.confidence import Kind
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.core.policy import Policy
 from pets.engine.budget import ModelShare, TokenPrice, price_of, with_prices
 from pets.engine.question import instructed

@@ -20,7 +20,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, Currency
+from pets.core.budget import Budget
+from pets.core.money import Currency
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.engine.assemble import assemble_submissions, fetcher_of

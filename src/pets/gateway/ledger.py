@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Literal
 
-from pets.core.budget import Currency, whole_traces
+from pets.core.budget import whole_traces
+from pets.core.money import Currency
 from pets.engine.fetch import TraceRequest
 from pets.engine.ledger import Ledger
 from pets.errors import BudgetError, StateError

@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pets.core.allocator import Allocator
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import PetsError, StateError
 from pets.gateway.auth import DAY_S

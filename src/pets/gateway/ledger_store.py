@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import InputError
 from pets.gateway.auth import BUDGET_WINDOWS, KeyStore, window_number, window_start

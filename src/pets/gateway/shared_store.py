@@ -33,7 +33,7 @@ from contextlib import suppress
 from dataclasses import asdict, fields
 from importlib.resources import files
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import StateError
 from pets.gateway.auth import DAY_S, CachedKeyStore

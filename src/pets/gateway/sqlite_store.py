@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import StateError
 from pets.gateway.auth import DAY_S, KeyStore

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pets.core.allocator import Allocator
-from pets.core.budget import amount_words
+from pets.core.money import amount_words
 from pets.engine.forecast import Forecast
 from pets.engine.progress import (
     AnswerSummary,

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import InputError
 from pets.openai.headers import RateLimits
 from pets.prompts import Completion, Prompt, Sampling, Written

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
-from pets.core.budget import Currency
 from pets.core.mixture import ModelMixture
+from pets.core.money import Currency
 from pets.errors import SamplerError
 from pets.prompts import Completion, Prompt, Sampling, Written
 from pets.samplers.base import Sampler

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal, Self, TypeVar
 
 from pets.confidence import Confidence
-from pets.core.budget import Currency
+from pets.core.money import Currency
 from pets.errors import StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import Message, Prompt
