@@ -118,4 +118,4 @@ def test_every_state_is_counts_and_no_answers():
         for n in range(13):
             answers = [trace.answer for trace in path[:n]]
             counts = sorted((answers.count(a) for a in set(answers) - {None}), reverse=True)
-            assert walk.states.keys[walk.along[row, n]] == (tuple(counts), answers.count(None))
+            assert walk.states.keys[walk.along[row][n]] == (tuple(counts), answers.count(None))

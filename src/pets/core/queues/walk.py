@@ -14,8 +14,9 @@ the sizes are the same; tests hold them against the allocator. There are two cas
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import accumulate
 
 import numpy as np
@@ -35,18 +36,9 @@ class States:
 
     def __init__(self) -> None:
         self.keys: list[Key] = [((), 0)]
+        self.quotas: dict[QuotaPolicy, dict[int, float]] = {}
         self._numbers: dict[Key, int] = {((), 0): 0}
         self._after: list[dict[int, int]] = [{}]
-        self._quotas: dict[QuotaPolicy, Sizes] = {}
-
-    def quotas(self, policy: QuotaPolicy) -> Sizes:
-        """One entry for each state, -1 where the policy was not asked yet; to be filled in."""
-        quotas = self._quotas.get(policy, np.empty(0, dtype=np.int64))
-        if quotas.size < len(self.keys):
-            more = np.full(2 * len(self.keys), -1, dtype=np.int64)
-            more[: quotas.size] = quotas
-            quotas = self._quotas[policy] = more
-        return quotas
 
     def along(self, answers: Sequence[str | None]) -> list[int]:
         """The state of every prefix of a path, from no trace to all of them."""
@@ -95,108 +87,66 @@ class Walk:
 
     def stops(self, policy: QuotaPolicy) -> Sizes:
         """Traces at which each question stops under a solitary policy, shape (N,)."""
+        view, quota = View(cap=self._cap), self._quota
         if policy.sees == "counts":
-            return self._stops_by_state(policy)
-        return np.array([self._stop(policy, row) for row in range(len(self._paths))], dtype=np.int64)
+            self.states.quotas.setdefault(policy, {})
+            quota = self._quota_of_state
+        sizes = [self._size(policy, partial(quota, policy, view, row), self._cap) for row in range(len(self._paths))]
+        return np.array(sizes, dtype=np.int64)
 
     def arrivals(self, policy: QuotaPolicy, rows: Sequence[int], total: int, seed: int) -> Sizes:
         """Traces of the questions in ``rows``, in the order of their arrival, at ``total`` traces in all.
 
         For a policy that sees counts and learns nothing on its way, and a total that pays for every warm-up.
         """
-        cap, left, coming, warmup, limit = self._cap, total, len(rows), policy.warmup, policy.rounds
+        left, coming = total, len(rows)
         stops: deque[int] = deque(maxlen=STOPS_KEPT)
         sizes = []
         for position, row in enumerate(rows):
             coming -= 1
-            view = View(left, coming + 1, cap, coin_of(seed, position), tuple(stops))
-            most = min(cap, left - warmup * coming)
-            size, rounds = min(warmup, cap), 0
-            while size < most and not (limit and rounds == limit):
-                wanted = min(math.floor(policy.quota(self._tally(row, size, rounds), view)), most)
-                if wanted <= size:
-                    break
-                size, rounds = wanted, rounds + 1
+            view = View(left, coming + 1, self._cap, coin_of(seed, position), tuple(stops))
+            most = min(self._cap, left - policy.warmup * coming)
+            size = self._size(policy, partial(self._quota, policy, view, row), most)
             left -= size
             stops.append(size)
             sizes.append(size)
         return np.array(sizes, dtype=np.int64)
 
     @cached_property
-    def along(self) -> NDArray[np.int64]:
-        """The state of every prefix of every path, shape (N, P + 1)."""
-        paths = [self.states.along([trace.answer for trace in path]) for path in self._paths]
-        return np.array(paths, dtype=np.int64)
-
-    @cached_property
-    def _along_lists(self) -> list[list[int]]:
-        rows: list[list[int]] = self.along.tolist()
-        return rows
+    def along(self) -> list[list[int]]:
+        """The state of every prefix of every path, N lists of P + 1."""
+        return [self.states.along([trace.answer for trace in path]) for path in self._paths]
 
     @cached_property
     def _total_tokens(self) -> list[list[int]]:
         return [list(accumulate((trace.tokens for trace in path), initial=0)) for path in self._paths]
 
-    def _tally(self, row: int, size: int, rounds: int) -> Tally:
-        """What a policy that sees counts is shown; a sweep over budgets meets most tallies many times."""
-        key = row, size, rounds
-        tally = self._tallies.get(key)
-        if tally is None:
-            counts, nulls = self.states.keys[self._along_lists[row][size]]
-            mean_tokens = self._total_tokens[row][size] / max(1, size)
-            tally = self._tallies[key] = Tally(
-                counts, nulls, options=self.options, rounds=rounds, mean_tokens=mean_tokens, question=self._ids[row]
-            )
-        return tally
-
-    def _stops_by_state(self, policy: QuotaPolicy) -> Sizes:
-        """All questions at once: each step is one grant to every question that still runs."""
-        along, cap, view = self.along, self._cap, View(cap=self._cap)
-        sizes = np.full(len(along), min(policy.warmup, cap), dtype=np.int64)
-        quotas = self.states.quotas(policy)
-        running = np.arange(len(along))
-        rounds = 0
-        while running.size and not (policy.rounds and rounds == policy.rounds):
-            here = along[running, sizes[running]]
-            for state in np.unique(here[quotas[here] < 0]).tolist():
-                counts, nulls = self.states.keys[state]
-                tally = Tally(counts, nulls, options=self.options, rounds=rounds)
-                quotas[state] = max(0, policy.quota(tally, view))
-            wanted = np.minimum(quotas[here], cap)
-            goes_on = wanted > sizes[running]
-            running = running[goes_on]
-            sizes[running] = wanted[goes_on]
-            rounds += 1
-        return sizes
-
-    def _stop(self, policy: QuotaPolicy, row: int) -> int:
-        """Where one question stops, for a policy that sees whole traces."""
-        answers, confidences, tokens = self._columns[row]
-        along, view = self.along[row], View(cap=self._cap)
+    def _size(self, policy: QuotaPolicy, quota: Callable[[int, int], float], most: int) -> int:
+        """Where a question stops: its quota, given its size and rounds, is asked again until that is reached."""
         size, rounds = min(policy.warmup, self._cap), 0
-        while not (policy.rounds and rounds == policy.rounds):
-            counts, nulls = self.states.keys[along[size]]
-            tally = Tally(
-                counts,
-                nulls,
-                options=self.options,
-                rounds=rounds,
-                mean_tokens=sum(tokens[:size]) / max(1, size),
-                question=self._ids[row],
-                answers=answers[:size],
-                confidences=confidences[:size],
-                tokens=tokens[:size],
-            )
-            wanted = min(policy.quota(tally, view), self._cap)
+        while size < most and not (policy.rounds and rounds == policy.rounds):
+            wanted = min(math.floor(quota(size, rounds)), most)
             if wanted <= size:
                 break
             size, rounds = wanted, rounds + 1
         return size
 
-    @cached_property
-    def _columns(self) -> list[tuple[tuple[str | None, ...], tuple[float | None, ...], tuple[int, ...]]]:
-        """Answers, confidences and tokens of every path."""
-        return [
-            (tuple(t.answer for t in path), tuple(t.confidence for t in path), tuple(t.tokens for t in path))
-            for path in self._paths
-        ]
+    def _quota(self, policy: QuotaPolicy, view: View, row: int, size: int, rounds: int) -> float:
+        """What a policy says that is shown all that it may see; a sweep over budgets meets most tallies many times."""
+        tally = self._tallies.get((row, size, rounds))
+        if tally is None:
+            mean, key = self._total_tokens[row][size] / max(1, size), self.states.keys[self.along[row][size]]
+            tally = Tally(*key, options=self.options, rounds=rounds, mean_tokens=mean, question=self._ids[row])
+            self._tallies[row, size, rounds] = tally
+        if policy.sees == "traces" and size:
+            traces = [(trace.answer, trace.confidence, trace.tokens) for trace in self._paths[row][:size]]
+            answers, confidences, tokens = zip(*traces, strict=True)
+            tally = replace(tally, answers=answers, confidences=confidences, tokens=tokens)
+        return policy.quota(tally, view)
+
+    def _quota_of_state(self, policy: QuotaPolicy, view: View, row: int, size: int, rounds: int) -> float:
+        """What a solitary policy that sees counts says, asked once in each state."""
+        state, known = self.along[row][size], self.states.quotas[policy]
+        if state not in known:
+            known[state] = policy.quota(Tally(*self.states.keys[state], options=self.options, rounds=rounds), view)
+        return known[state]
