@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from benchmarks._pools import recorded
 from pets.core.certificate import certificate
-from pets.core.dirichlet import p_leader_counts
+from pets.core.dirichlet import p_leader
 from pets.core.policy import QuotaPolicy, View
 from pets.core.prior import fit_prior
 from pets.core.queues.walk import States, Walk
@@ -174,7 +174,7 @@ def choose(datasets: dict[str, list[Pool]], repetitions: int) -> dict[str, dict[
 
     One vote alone has 0.75: at a threshold up to that nothing is voted on, and nothing races.
     """
-    values = {p_leader_counts((a, b), 1.0, 2) for a in range(1, SIZE) for b in range(min(a, SIZE - a))}
+    values = {p_leader((a + 1.0, b + 1.0)) for a in range(1, SIZE) for b in range(min(a, SIZE - a))}
     steps = sorted(t for t in {round(value + 6e-4, 3) for value in values} if 0.75 < t < 1.0)
     chosen: dict[str, dict[str, float]] = {}
     for dataset, pools in datasets.items():

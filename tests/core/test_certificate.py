@@ -24,7 +24,7 @@ from pets.core.certificate import (
     p_leader_after,
     prior_deviation,
 )
-from pets.core.dirichlet import p_argmax, p_leader, p_leader_counts
+from pets.core.dirichlet import p_argmax, p_leader
 from pets.core.prior import HEADS, KINDS, STRENGTHS, LearnedPrior, fit_prior, smooth_posterior
 from pets.core.tally import Tally, majority
 from pets.core.weighted import ConfidenceSpread
@@ -58,6 +58,10 @@ def symmetric(counts, K, a):
 
 def leads_after(counts, K, a, m, zone=0.0):
     return p_leader_after(counts, *symmetric(counts, K, a), m, zone)
+
+
+def leads_forever(counts, K, a):
+    return p_leader(*symmetric(counts, K, a))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +104,7 @@ def test_it_is_a_probability_that_one_more_vote_for_the_leader_raises(counts, un
 def test_the_limits_are_the_vote_now_and_the_population_vote():
     for counts, K, a in [((3, 2), 2, 1.6), ((4, 2, 1), 8, 0.2), ((3, 3), 4, 0.6)]:
         assert leads_after(counts, K, a, 0) == 1.0
-        gaps = [abs(leads_after(counts, K, a, m) - p_leader_counts(counts, a, K)) for m in (32, 128, EXACT_VOTES)]
+        gaps = [abs(leads_after(counts, K, a, m) - leads_forever(counts, K, a)) for m in (32, 128, EXACT_VOTES)]
         assert gaps[0] > 2 * gaps[1] > 4 * gaps[2] and gaps[2] < 0.01
 
 
@@ -113,7 +117,7 @@ def test_the_certificate_mixes_the_strengths_by_their_posterior():
     prior, tally = LearnedPrior(kind_shares=(only_strengths,)), Tally((3, 1), options=4)
     weights = prior.posterior(tally)
     finite = weights @ [leads_after((3, 1), 4, a, 60) for a in STRENGTHS]
-    forever = weights @ [p_leader_counts((3, 1), a, 4) for a in STRENGTHS]
+    forever = weights @ [leads_forever((3, 1), 4, a) for a in STRENGTHS]
     assert certificate(tally, prior, 64) == pytest.approx(finite, abs=1e-8)
     assert certificate(tally, prior) == certificate(tally, prior, math.inf) == pytest.approx(forever, abs=1e-8)
 

@@ -16,7 +16,7 @@ from pets.core.dirichlet import (
     log_R_plus_counts,
     okg_index,
     p_argmax,
-    p_leader_counts,
+    p_leader,
 )
 from pets.core.policy import check_prior
 from pets.core.tally import Tally
@@ -131,7 +131,8 @@ def test_the_memo_on_counts_is_the_belief_with_its_fantasy(counts, prior, empty,
     alpha = prior + np.array([*counts, *[0] * empty], dtype=float)
     fantasy = alpha * (1 + pending / alpha.sum())
     assert log_R_plus_counts(counts, prior, M, pending) == pytest.approx(log_R_plus(fantasy), rel=1e-9)
-    assert p_leader_counts(counts, prior, M) == pytest.approx(U(alpha), abs=1e-12)
+    if counts:
+        assert p_leader(tuple(prior + n for n in counts), ((prior, empty),)) == pytest.approx(U(alpha), abs=1e-12)
 
 
 def test_the_memo_can_be_emptied():

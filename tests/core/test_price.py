@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.core.dirichlet import BATCHES, batch_gains, okg_index
-from pets.core.price import LOG_PRICES, PriceTable, batch, fit_prices, learned_batch
+from pets.core.price import LOG_PRICES, batch, check_prices, fit_prices, learned_batch, log_price_at
 from pets.core.prior import STRENGTHS, LearnedPrior
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -49,8 +49,8 @@ def test_a_table_is_the_mean_spend_of_the_rule_itself():
             while n < 30 and index(Tally.of(path[:n], options=2)) > LOG_PRICES[i]:
                 n += 1
             stops.append(n)
-        assert table.spends[i] == pytest.approx(np.mean(stops))
-    assert table.spends[0] == 4.0 and table.spends[-1] > 20
+        assert table[i] == (LOG_PRICES[i], pytest.approx(np.mean(stops)))
+    assert table[0][1] == 4.0 and table[-1][1] > 20
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=4), st.floats(-9.0, -2.0), st.integers(1, 4), st.integers(0, 3))
@@ -76,18 +76,18 @@ def test_a_length_class_counts_in_a_learned_batch():
 @given(st.lists(st.floats(1, 60), min_size=2, max_size=9), st.floats(0, 70))
 def test_prices_are_read_on_straight_lines(spends, mean):
     spends = sorted(spends)
-    table = PriceTable(tuple(-1.0 * n for n in range(len(spends))), tuple(spends))
-    assert table.log_price(mean) == pytest.approx(np.interp(mean, spends, table.log_prices))
+    table = tuple((-1.0 * n, spend) for n, spend in enumerate(spends))
+    assert log_price_at(table, mean) == pytest.approx(np.interp(mean, spends, [price for price, _ in table]))
 
 
 @given(st.floats(0, 100))
 def test_the_price_falls_as_the_budget_rises(mean):
-    table = PriceTable((-1.0, -2.0, -7.0), (4.0, 9.0, 30.0))
-    assert table.log_price(mean) >= table.log_price(mean + 1)
+    table = ((-1.0, 4.0), (-2.0, 9.0), (-7.0, 30.0))
+    assert log_price_at(table, mean) >= log_price_at(table, mean + 1)
 
 
 def test_a_table_needs_rising_spends_and_training():
     with pytest.raises(InputError, match="do not fall"):
-        PriceTable((-1.0, -2.0), (4.0, 3.0))
+        check_prices(((-1.0, 4.0), (-2.0, 3.0)))
     with pytest.raises(InputError, match="at least one training question"):
         fit_prices(partial(batch, index), [], options=2, rounds=0, warmup=4)

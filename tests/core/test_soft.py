@@ -86,16 +86,14 @@ def test_an_answer_that_no_trace_gave_may_lead_a_closed_set_alone():
 def test_traces_without_a_soft_vote_count_beside_the_others():
     tally = SoftTally([("a", SoftVote("a", (("a", 0.6), ("b", 0.4))))])
     before = tally.votes(LEARNED, options=2)
-    tally.add("b", None)
-    after = tally.votes(LEARNED, options=2)
+    after = tally.add("b", None).votes(LEARNED, options=2)
     assert sum(after.values()) == sum(before.values()) + 1 and after["b"] == before["b"] + 1
 
 
 def test_merged_answers_are_one():
     tally = SoftTally([("a", SoftVote("a", (("a", 1.0),)))])
-    tally.add("b", None)
-    tally.merge("a", into="b")
-    assert set(tally.votes(SoftWorth(), options=None)) == {"b"}
+    merged = tally.add("b", None).merge("a", into="b")
+    assert set(merged.votes(SoftWorth(), options=None)) == {"b"}
 
 
 def batch(rng, questions, traces, said, *, options=4):

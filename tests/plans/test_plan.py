@@ -13,6 +13,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.grid import plan_for
 from pets.core.policy import Training, View
+from pets.core.price import log_price_at
 from pets.core.tally import Tally, soft_assignment
 from pets.errors import InputError, StateError
 from pets.plans import fit_plan, plan_text, read_plan, write_plan
@@ -34,7 +35,7 @@ def test_one_round_plans_by_the_grids(one_shot):
 
 
 def test_a_price_falls_as_the_mean_budget_rises(plan):
-    spends = [plan.prices.log_price(mean) for mean in (5, 8, 16, 32)]
+    spends = [log_price_at(plan.prices, mean) for mean in (5, 8, 16, 32)]
     assert spends == sorted(spends, reverse=True)
 
 

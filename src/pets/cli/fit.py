@@ -12,6 +12,7 @@ from pets.cli._groups import named_options, option, option_group, refuse_named, 
 from pets.cli._output import check_output, make_table, print_table, table_console
 from pets.cli._terminal import echo, echo_drawing, say
 from pets.cli.pools import PoolOptions
+from pets.core.price import log_price_at
 from pets.core.prior import STRENGTHS
 from pets.core.tally import K0, NAMES
 from pets.engine.budget import Amount
@@ -118,7 +119,7 @@ def _draw_plan(fitted: StreamPlan) -> None:
     if fitted.prices is not None:
         within_cap = {float(budget) for budget in PRICED_MEAN_BUDGETS if budget <= fitted.cap}
         budgets = sorted(within_cap | {fitted.mean_budget})
-        prices = [(f"{budget:g}", f"{math.exp(fitted.prices.log_price(budget)):.2e}") for budget in budgets]
+        prices = [(f"{budget:g}", f"{math.exp(log_price_at(fitted.prices, budget)):.2e}") for budget in budgets]
         title = "prices: a question stops when its gain per trace is under the price"
         print_table(make_table((), ("mean traces left per question", "price"), prices, title=title), console)
     edges, strengths = [0.0, *fitted.prior.edges, math.inf], []

@@ -134,8 +134,6 @@ class Allocator:
             self._learn()
         n = min(n, self.budget.affordable)
         launches = self._queue.take(n)
-        if not launches and n > 0 and not self.budget.reserved and self._queue.lower_price():
-            launches = self._queue.take(n)
         self.budget.reserve(len(launches))
         return launches
 
@@ -197,7 +195,7 @@ class Allocator:
         >>> allocator.next_wave(), len(first) + len(allocator.ask(9)), allocator.wave, allocator.next_wave()
         (True, 8, 1, False)
         """
-        if not self._queue.has_waves or not (self.waves_left or extra):
+        if not (self.waves_left or (extra and self.policy.waves)):
             return False
         self._learn()
         return self._queue.next_wave(extra)
@@ -301,9 +299,7 @@ class Allocator:
         """
         record, number = self._record(trace.question), trace.number
         _check_trace(trace)
-        if number >= record.launched or number < 0:
-            raise InputError(f"trace {number} of {record.id!r} was never launched; tell only what ask() returned.")
-        if number < record.told or (record.late and number in record.late):
+        if not record.is_in_flight(number):
             return False
         if trace.part is not None:
             self.budget.settle(trace)
@@ -338,9 +334,7 @@ class Allocator:
     def take_back(self, launch: Launch) -> bool:
         """Take back a launch that was never sent and so never paid for; False if it has been told or taken back."""
         record, number = self._record(launch.question), launch.number
-        if number >= record.launched or number < 0:
-            raise InputError(f"launch {number} of {record.id!r} was never made; take back only what ask() returned.")
-        if number < record.told or (record.late and number in record.late):
+        if not record.is_in_flight(number):
             return False
         self.budget.refund()
         record.keep(number, None)
@@ -475,9 +469,8 @@ class Allocator:
         record = self._record(question)
         if not record.returned or record.pending or question in self._given_up:
             return False
-        self._queue.look()
-        stopped = self.stopped(question) and not self._queue.is_short(record)
-        return stopped or (over and not self.policy.solitary)
+        enough = not self._is_served(record) or self._queue.has_enough(record)
+        return enough or (over and not self.policy.solitary)
 
     def view(self, question: str) -> View:
         """What the policy would know if it were asked about this question now."""

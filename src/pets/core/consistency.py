@@ -2,16 +2,14 @@
 
     SC(theta; B) = P(argmax_m X_m = argmax_m theta_m),   X ~ Multinomial(B, theta)
 
-with ties among the counts broken uniformly and SC(theta; 0) = 1/M. All of it is exact but the weighted rate,
-which is simulated from a recorded pool. Where theta has tied maxima the population vote is the first of them;
-by symmetry each gives the same curve. (Liu et al., PETS)
+with ties among the counts broken uniformly and SC(theta; 0) = 1/M; exact. Where theta has tied maxima the population
+vote is the first of them; by symmetry each gives the same curve. (Liu et al., PETS)
 """
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, gammaln, xlogy
 
-from pets.core.tally import ROUNDING
 from pets.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -161,14 +159,6 @@ def log_gain_binary(theta: float, n: ArrayLike) -> Floats:
     with np.errstate(divide="ignore"):
         even = np.log(abs(theta - 0.5)) + log_binomial + xlogy(k, theta * (1 - theta))
     return np.where(counts % 2 == 0, even, -np.inf)
-
-
-def _leaders(sums: Floats) -> NDArray[np.intp]:
-    """The leading answer after each trace, -1 before the first vote: (draws, B, answers) -> (draws, B)."""
-    best = sums.max(axis=2, keepdims=True)
-    tied = sums >= best * (1 - ROUNDING)
-    launched = (sums > 0).argmax(axis=1, keepdims=True)
-    return np.where(best[..., 0] > 0, np.where(tied, launched, sums.shape[1]).argmin(axis=2), -1)
 
 
 def _check_B_max(B_max: int) -> int:

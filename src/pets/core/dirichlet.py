@@ -296,20 +296,10 @@ def okg_index(tally: Tally, prior: float, unseen: int) -> float:
 
 
 @lru_cache(maxsize=MEMO_ENTRIES)
-def p_leader_counts(counts: tuple[int, ...], prior: float, M: int) -> float:
-    """P(the leader of the counts is the population vote) under prior + counts over M slots.
-
-    >>> round(p_leader_counts((3,), 1.0, 2), 12)         # Beta(4, 1): 1 - 2^-4
-    0.9375
-    """
-    return float(_p_levels(*_levels(counts, prior, M, 0.0))[-1])
-
-
-@lru_cache(maxsize=MEMO_ENTRIES)
 def p_leader(alpha: tuple[float, ...], unseen: tuple[tuple[float, int], ...] = ()) -> float:
     """P(the first option is the population vote) under alpha and the ``unseen`` ones, (alpha, number) each.
 
-    >>> round(p_leader((4.0,), ((1.0, 1),)), 12)
+    >>> round(p_leader((4.0,), ((1.0, 1),)), 12)         # Beta(4, 1): 1 - 2^-4
     0.9375
     """
     copies = dict(Counter(alpha))
@@ -324,7 +314,6 @@ def clear_memo() -> None:
     """Forget every memoized belief and lattice (benchmarks start cold with it)."""
     log_R_plus_counts.cache_clear()
     p_leader.cache_clear()
-    p_leader_counts.cache_clear()
     _lattice.cache_clear()
 
 

@@ -15,10 +15,11 @@ share 1/left of either is sent.
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -26,7 +27,6 @@ from numpy.typing import NDArray
 
 from pets.core.dirichlet import BATCHES, batch_gains
 from pets.core.prior import STRENGTHS, LearnedPrior, slots
-from pets.core.race import MOST_LOOKS
 from pets.core.tally import Tally
 from pets.errors import InputError
 
@@ -44,44 +44,26 @@ _spend = itemgetter(1)
 LOG_PRICES = tuple(np.log(np.concatenate([np.geomspace(*part) for part in PRICES])).tolist())
 
 
-@dataclass(frozen=True, slots=True)
-class PriceTable:
-    """Mean traces per question at each log price, falling prices and rising spends.
+PriceTable = tuple[tuple[float, float], ...]
+"""``(log price, mean traces per question)`` rows, falling prices and spends that do not fall."""
 
-    >>> table = PriceTable(log_prices=(-1.0, -3.0, -9.0), spends=(4.0, 8.0, 32.0))
-    >>> table.log_price(6.0), table.log_price(2.0), table.log_price(99.0)
-    (-2.0, -1.0, -9.0)
+
+def check_prices(table: PriceTable) -> None:
+    """Refuse what is no price table."""
+    if not table or any(before > after for (_, before), (_, after) in pairwise(table)):
+        raise InputError("a price table needs one spend for each price, and spends that do not fall.")
+
+
+def log_price_at(table: PriceTable, mean_budget: float) -> float:
+    """The price at which the training questions spent ``mean_budget`` on average; O(log rows).
+
+    >>> [log_price_at(((-1.0, 4.0), (-3.0, 8.0), (-9.0, 32.0)), mean_budget) for mean_budget in (6.0, 2.0, 99.0)]
+    [-2.0, -1.0, -9.0]
     """
-
-    log_prices: tuple[float, ...]
-    spends: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        rising = all(a <= b for a, b in zip(self.spends, self.spends[1:], strict=False))
-        if len(self.spends) != len(self.log_prices) or not self.spends or not rising:
-            raise InputError("a price table needs one spend for each price, and spends that do not fall.")
-
-    def log_price(self, mean_budget: float) -> float:
-        """The price at which the training questions spent ``mean_budget`` on average."""
-        return log_price_at(self.rows, mean_budget)
-
-    @property
-    def rows(self) -> tuple[tuple[float, float], ...]:
-        """Plain data: ``(log price, mean spend)`` of each price."""
-        return tuple(zip(self.log_prices, self.spends, strict=True))
-
-    @classmethod
-    def from_rows(cls, rows: Sequence[tuple[float, float]]) -> "PriceTable":
-        """The table that :attr:`rows` described."""
-        return cls(tuple(price for price, _ in rows), tuple(spend for _, spend in rows))
-
-
-def log_price_at(rows: Sequence[tuple[float, float]], mean_budget: float) -> float:
-    """:meth:`PriceTable.log_price` on the table's rows, for a policy that holds them as plain data. O(log rows)."""
-    j = bisect_right(rows, mean_budget, key=_spend) - 1
-    if j < 0 or j == len(rows) - 1:
-        return rows[max(j, 0)][0]
-    (price, spend), (next_price, next_spend) = rows[j], rows[j + 1]
+    j = bisect_right(table, mean_budget, key=_spend) - 1
+    if j < 0 or j == len(table) - 1:
+        return table[max(j, 0)][0]
+    (price, spend), (next_price, next_spend) = table[j], table[j + 1]
     return price + (next_price - price) * (mean_budget - spend) / (next_spend - spend)
 
 
@@ -132,39 +114,6 @@ def learned_batch(prior: LearnedPrior, tally: Tally, log_price: float, left: int
     return max(0, min(-(-best // left) - tally.pending, room))
 
 
-def learned_fewest(
-    prior: LearnedPrior, tally: Tally, log_price: float, warmup: int, cap: int, zone: float = 0.0
-) -> int:
-    """m of :mod:`pets.core.race` under a learned prior without a limit of rounds: what the warm-up leaves, and votes
-    for the leader while :func:`learned_batch` wants a trace.
-
-    >>> learned_fewest(LearnedPrior(), Tally((3, 2), options=4), math.log(0.005), warmup=2, cap=64)
-    2
-    """
-    price, returned = math.exp(log_price), tally.returned
-    rates = _rates(prior, tally.counts, tally.nulls, tally.options, prior.mark(tally.mean_tokens), zone)
-    first = max(0, min(warmup, cap) - returned)
-    for m in range(first, first + MOST_LOOKS - bool(first)):
-        if returned + m >= cap or rates(m) <= price:
-            return m
-    return first + MOST_LOOKS - bool(first)
-
-
-@lru_cache(maxsize=1 << 14)
-def _rates(
-    prior: LearnedPrior, counts: tuple[int, ...], nulls: int, options: int | None, mark: int, zone: float
-) -> Callable[[int], float]:
-    """What a trace is worth after so many more votes for the leader; each is worked out once."""
-    leader, *others = counts or (0,)
-
-    @cache
-    def rate(votes: int) -> float:
-        grown = (leader + votes, *others) if leader + votes else ()
-        return _gains(prior, grown, nulls, options, mark, zone)[1]
-
-    return rate
-
-
 @lru_cache(maxsize=1 << 16)
 def _gains(
     prior: LearnedPrior, counts: tuple[int, ...], nulls: int, options: int | None, mark: int, zone: float
@@ -195,7 +144,7 @@ def fit_prices(
     lengths = [[0] * len(path) for path in paths] if tokens is None else tokens
     prefixes = [_prefixes(path, length, options) for path, length in zip(paths, lengths, strict=True)]
     spends = np.mean([_spends(buy, tallies, rounds, warmup) for tallies in prefixes], axis=0)
-    return PriceTable(LOG_PRICES, tuple(np.maximum.accumulate(spends).tolist()))
+    return tuple(zip(LOG_PRICES, np.maximum.accumulate(spends).tolist(), strict=True))
 
 
 def _prefixes(path: Sequence[str | None], tokens: Sequence[int], options: int | None) -> list[Tally]:
@@ -257,19 +206,19 @@ def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int]
             break
         before, place = heappop(lowest)
         path = paths[place]
-        if (trace := next(path.traces, None)) is None:
+        if not path.traces:
             continue
         state = path.tally, tuple(sorted(path.votes.values(), reverse=True)), path.nulls
         if state not in indices:
             indices[state] = index(replace(path.tally, counts=state[1], nulls=path.nulls))
         heappush(lowest, (max(before, -indices[state]), place))
-        answer, mute = trace
-        if mute:
+        answer = path.traces.pop(0)
+        if answer is None:
             path.nulls += 1
         else:
             path.votes[answer] = path.votes.get(answer, 0) + 1
         if path.labels:
-            path.tally = path.grown(None if mute else answer)
+            path.tally = path.grown(answer)
     return -lowest[0][0] if lowest else -math.inf
 
 
@@ -277,14 +226,13 @@ def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int]
 class _Path:
     """A question that is traced on: its votes so far, by answers numbered from the leader on, and the next traces.
 
-    A trace is the number of its answer, and whether it is mute. The ``tally`` has all but counts and nulls. ``labels``
-    and the mean ``confidence`` are for policies that see traces.
+    The ``tally`` has all but counts and nulls. ``labels`` and the mean ``confidence`` are for policies that see traces.
     """
 
     tally: Tally
     votes: dict[int, int]
     nulls: int
-    traces: Iterator[tuple[int, bool]]
+    traces: list[int | None]
     labels: list[str]
     confidence: float
 
@@ -301,15 +249,19 @@ def _traced_on(tally: Tally, prior: LearnedPrior, most: int, number: int, rng: n
         return []
     labels = list(dict(Counter(filter(None, tally.answers)).most_common()))
     sure = [confidence for confidence in tally.confidences if confidence is not None]
-    silence = tally.nulls / max(1, tally.returned)
     base = replace(tally, counts=(), nulls=0, pending=0, extra=0)
     if not labels:  # of a policy that sees counts: questions of one length class meet the same states
         base = replace(base, mean_tokens=0.0, question="")
     paths = []
     for _ in range(number):
-        theta = prior.draws(tally, 1, rng)[0]
-        answers = rng.choice(len(theta), size=most, p=theta).tolist()
-        traces = zip(answers, (rng.random(most) < silence).tolist(), strict=True)
         votes, confidence = dict(enumerate(tally.counts)), sum(sure) / len(sure) if sure else 1.0
-        paths.append(_Path(base, votes, tally.nulls, traces, labels, confidence))
+        paths.append(_Path(base, votes, tally.nulls, redrawn(tally, prior, most, rng), labels, confidence))
     return paths
+
+
+def redrawn(tally: Tally, prior: LearnedPrior, size: int, rng: np.random.Generator) -> list[int | None]:
+    """So many traces of a question under a theta from its posterior: answers as numbers in the order of votes."""
+    (theta,) = prior.draws(tally, 1, rng)
+    answers = rng.choice(len(theta), size=size, p=theta).tolist()
+    mute = (rng.random(size) < tally.nulls / max(1, tally.returned)).tolist()
+    return [None if silent else answer for answer, silent in zip(answers, mute, strict=True)]

@@ -9,6 +9,7 @@ from typing import Self
 
 from pets.core.policy import Policy
 from pets.core.tally import Tally
+from pets.errors import InputError
 from pets.types import Trace
 
 NULL, GONE = -1, -3  # the "votes before" of a trace that cast none, and of a launch that will not come back
@@ -176,10 +177,15 @@ class Record:
         if self.late is not None:
             self.late = {number: trace and _renamed(trace, answer, into) for number, trace in self.late.items()}
 
+    def is_in_flight(self, number: int) -> bool:
+        """Whether a launch has neither come back nor been taken back; refuses one that was never made."""
+        if not 0 <= number < self.launched:
+            raise InputError(f"launch {number} of {self.id!r} was never made; tell or take back what ask() returned.")
+        return number >= self.told and not (self.late and number in self.late)
+
     def in_flight(self) -> list[int]:
         """The numbers that were launched and have neither come back nor been taken back."""
-        late = self.late or {}
-        return [number for number in range(self.told, self.launched) if number not in late]
+        return list(filter(self.is_in_flight, range(self.told, self.launched)))
 
     def tally(self, rounds: int = 0, mark: int = 0) -> Tally:
         """What a policy may see."""

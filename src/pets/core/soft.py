@@ -29,8 +29,7 @@ of the sampled answers. N is whole votes, by largest remainder, so that every po
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -120,33 +119,29 @@ class _Strata:
         return total
 
 
+@dataclass(frozen=True, slots=True)
 class SoftTally:
-    """The traces of one question whose votes are soft, in launch order; there is one per question, and it grows.
+    """The traces of one question whose votes are soft, in launch order; ``plain`` votes are of those that tell no more.
 
-    >>> tally = SoftTally()
-    >>> tally.add("william shakespeare", SoftVote("william", (("william", 0.8), ("sophocles", 0.2))))
+    >>> tally = SoftTally().add("william shakespeare", SoftVote("william", (("william", 0.8), ("sophocles", 0.2))))
     >>> tally.votes(SoftWorth(spell=0.1, other=0.1, unsaid=0.4, spread=0.0, bias=0.0), options=None)
     {'william shakespeare': 10, 'sophocles': 2}
     """
 
-    __slots__ = ("ballots", "plain")
+    ballots: tuple[Ballot, ...] = ()
+    plain: Counter[str] = field(default_factory=Counter)
 
-    def __init__(self, ballots: Iterable[Ballot] = ()) -> None:
-        self.ballots: list[Ballot] = list(ballots)
-        self.plain: Counter[str] = Counter()  # votes of traces that tell nothing else
-
-    def add(self, answer: str, soft: SoftVote | None) -> None:
-        """A trace that gave an answer came back."""
+    def add(self, answer: str, soft: SoftVote | None) -> "SoftTally":
+        """The tally when a trace with an answer came back."""
         if soft is None:
-            self.plain[answer] += 1
-        else:
-            self.ballots.append((answer, soft))
+            return replace(self, plain=self.plain + Counter([answer]))
+        return replace(self, ballots=(*self.ballots, (answer, soft)))
 
-    def merge(self, answer: str, into: str) -> None:
-        """Two answers turned out to be one."""
-        self.ballots = [(into if own == answer else own, soft) for own, soft in self.ballots]
-        if answer in self.plain:
-            self.plain[into] += self.plain.pop(answer)
+    def merge(self, answer: str, into: str) -> "SoftTally":
+        """The tally when two answers turned out to be one."""
+        ballots = tuple((into if own == answer else own, soft) for own, soft in self.ballots)
+        moved = self.plain[answer]
+        return SoftTally(ballots, self.plain - Counter({answer: moved}) + Counter({into: moved}))
 
     def votes(self, worth: SoftWorth, options: int | None) -> dict[str, int]:
         """Whole votes that the traces count as, the largest share first; of equal ones the first launched.
@@ -193,21 +188,13 @@ class SoftRecord(Record):
         """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``."""
         before = super().count(trace)
         if trace.answer is not None:
-            self.soft.add(trace.answer, trace.soft)
+            self.soft = self.soft.add(trace.answer, trace.soft)
             self.recount()
         return before
 
-    def grown(self, traces: Iterable[Trace]) -> "SoftRecord":
-        """What it would be with these traces; it stays as it is."""
-        soft, self.soft = self.soft, deepcopy(self.soft)
-        try:
-            return super().grown(traces)
-        finally:
-            self.soft = soft
-
     def merge(self, answer: str, into: str) -> None:
         """Two answers turned out to be one: their votes join under ``into``, in the place of the first launched."""
-        self.soft.merge(answer, into)
+        self.soft = self.soft.merge(answer, into)
         super().merge(answer, into)
 
     def recount(self) -> None:

@@ -25,7 +25,7 @@ from pets.core.budget import Budget
 from pets.core.greedy import Quotas
 from pets.core.grid import Grid, fit_grid, plan_for
 from pets.core.policy import Policy, Training
-from pets.core.price import PriceTable
+from pets.core.price import PriceTable, check_prices
 from pets.core.prior import FORMER_HEADS, KINDS, STRENGTHS, LearnedPrior
 from pets.core.tally import K0, NAMES, PATTERNS, bin_of, count_votes
 from pets.errors import InputError, StateError
@@ -107,7 +107,7 @@ class StreamPlan:
             use_up=use_up,
             leave=leave,
             zone=self.zone,
-            table=None if self.prices is None else self.prices.rows,
+            table=self.prices,
             grids=self.grid.rows if self.prices is None else None,
             shares=self.prior.shares,
             edges=self.prior.edges,
@@ -221,7 +221,7 @@ def to_plain(plan: StreamPlan) -> dict[str, Any]:
             {"pattern": name, "share": share, "a": a, "b": b, "voting": voting, "low": low, "high": high}
             for name, (share, a, b, voting), low, high in rows
         ],
-        "prices": None if plan.prices is None else [list(row) for row in plan.prices.rows],
+        "prices": None if plan.prices is None else [list(row) for row in plan.prices],
         "prior": {
             "strengths": list(STRENGTHS),
             "shares": [list(row) for row in plan.prior.shares],
@@ -257,9 +257,11 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
         raise ValueError("its prior is over other strengths than this pets has.")
     rows = [tuple(_number(row[key]) for key in ("share", "a", "b", "voting")) for row in grids]
     low, high = (tuple(_whole(row[end]) for row in grids) for end in ("low", "high"))
-    table = None if prices is None else PriceTable(*zip(*_number_rows(prices), strict=True))
-    if table is not None and any(a <= b for a, b in itertools.pairwise(table.log_prices)):
-        raise ValueError("its prices do not fall.")
+    table = None if prices is None else tuple((price, spend) for price, spend in _number_rows(prices))
+    if table is not None:
+        check_prices(table)
+        if any(a <= b for (a, _), (b, _) in itertools.pairwise(table)):
+            raise ValueError("its prices do not fall.")
     return StreamPlan(
         mean_budget=_number(data["mean_budget"]),
         rounds=_whole(data["rounds"]),
@@ -370,7 +372,7 @@ def fit_plan(
     training = Training(labels, all_tokens(read.questions), read.options, seed=seed)
     rule = PriceRule(rounds=rounds, zone=zone)
     rule = rule.with_prior(training) if rounds == 1 else rule.fit(training)  # certificates need one where no price does
-    prices = None if rounds == 1 else PriceTable.from_rows(rule.table or ())
+    prices = None if rounds == 1 else rule.table
     budgets = plan_for(grid, mean_budget, K0, cap)
     content = json.dumps([[question.id, question.labels] for question in read.questions]).encode()
     digest = "sha256:" + hashlib.sha256(content).hexdigest()[:16]

@@ -16,13 +16,12 @@ In the Dirichlet form rivals add up (:mod:`pets.core.certificate`).
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, Literal
 
 from scipy.special import betainc
 
 from pets.core.certificate import doubt_by_pairs
-from pets.core.dirichlet import p_leader_counts
+from pets.core.dirichlet import p_leader
 from pets.core.policy import QuotaPolicy, View, check_zone
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -69,17 +68,14 @@ class ASC(QuotaPolicy):
 
 def p_settled(counts: tuple[int, ...], zone: float) -> float:
     """P(the runner-up of the counts is not ahead of the leader by more than the zone)."""
-    if not zone:
-        return p_leader_counts(counts[:2], 1.0, 2)
     first, second = (*counts, 0)[:2]
+    if not zone:
+        return p_leader((first + 1.0, second + 1.0))
     bar = max(0.0, (1.0 - zone * sum(counts) / (first + second)) / 2.0)
     return 1.0 - float(betainc(first + 1.0, second + 1.0, bar))
 
 
-@lru_cache(maxsize=1 << 16)
 def p_settled_among_all(counts: tuple[int, ...], zone: float) -> float:
     """P(no answer of the counts is ahead of the leader by more than the zone), under Dir(counts + 1)."""
-    if not zone:
-        return p_leader_counts(counts, 1.0, max(2, len(counts)))
-    alpha = tuple(count + 1.0 for count in counts)
-    return 1.0 - doubt_by_pairs(alpha if len(alpha) > 1 else (*alpha, 1.0), zone)
+    alpha = tuple(count + 1.0 for count in (counts if len(counts) > 1 else (*counts, 0)))
+    return 1.0 - doubt_by_pairs(alpha, zone) if zone else p_leader(alpha)

@@ -17,7 +17,7 @@ question could stop below the mean of those before it.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pets.core.dirichlet import p_leader_counts
+from pets.core.dirichlet import p_leader
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -67,7 +67,8 @@ class DSC(QuotaPolicy):
 
     def _settled(self, counts: tuple[int, ...]) -> bool:
         """The asc rule."""
-        return p_leader_counts(counts[:2], 1.0, 2) >= self.threshold
+        first, second = (*counts, 0, 0)[:2]
+        return p_leader((first + 1.0, second + 1.0)) >= self.threshold
 
     def _opening(self) -> int:
         """The least number of windows whose unanimous votes would settle a question."""

@@ -9,7 +9,6 @@ Dir(a + counts) with a from each one's posterior, and traced: these paths stand 
 table, or for one round the shares and curves of the warm-up patterns, are what the stream goes by until the next time.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ import numpy as np
 from pets.core.dirichlet import okg_index
 from pets.core.grid import NO_CAP, Grid, Row, cold_rows, fit_grid, one_shot
 from pets.core.policy import QuotaPolicy, Training, View, check_prior, check_zone
-from pets.core.price import PriceTable, batch, fit_prices, learned_batch, learned_fewest, log_price_at
+from pets.core.price import PriceTable, batch, check_prices, fit_prices, learned_batch, log_price_at, redrawn
 from pets.core.prior import LearnedPrior, fit_prior
 from pets.core.tally import K0, PATTERNS, Tally, count_votes
 from pets.errors import InputError
@@ -68,7 +67,7 @@ class PriceRule(QuotaPolicy):
     leave: int = 0
     cold: bool = False
     zone: float = 0.0
-    table: tuple[tuple[float, float], ...] | None = None
+    table: PriceTable | None = None
     grids: tuple[Row, ...] | None = None
     shares: tuple[tuple[float, ...], ...] = LearnedPrior().shares
     edges: tuple[float, ...] = ()
@@ -84,7 +83,7 @@ class PriceRule(QuotaPolicy):
         if self.leave < 0:
             raise InputError(f"price leaves 0 traces or more of a budget; got leave={self.leave}.")
         if self.table is not None:
-            PriceTable.from_rows(self.table)  # refuses what is none
+            check_prices(self.table)
         if self.rounds == 1 and self.warmup != K0:
             raise InputError(
                 f"price with rounds=1 plans on the patterns of {K0} warm-up traces; got warmup={self.warmup}. "
@@ -105,7 +104,7 @@ class PriceRule(QuotaPolicy):
         paths = [[pools[q][j] for j in order] for q, order in orders]
         lengths = None if tokens is None else [[tokens[q][j] for j in order] for q, order in orders]
         table = fit_prices(rule._buy, paths, lengths, options=options, rounds=self.rounds, warmup=self.warmup)
-        return replace(rule, table=table.rows)
+        return replace(rule, table=table)
 
     def with_prior(self, training: Training) -> Self:
         """The same rule with the prior of these questions, if it learns one."""
@@ -145,7 +144,7 @@ class PriceRule(QuotaPolicy):
         tokens = [[round(tally.mean_tokens)] * COLD_TRACES for tally in tallies]
         options = Counter(tally.options for tally in tallies).most_common(1)[0][0]
         table = fit_prices(rule._buy, paths, tokens, options=options, rounds=self.rounds, warmup=self.warmup)
-        return replace(rule, table=table.rows)
+        return replace(rule, table=table)
 
     @property
     def trained(self) -> "PriceRule":
@@ -175,14 +174,6 @@ class PriceRule(QuotaPolicy):
             return wanted
         return max(wanted, view.budget_left - self.leave - view.cap * (view.questions_left - 1))
 
-    def fewest(self, tally: Tally, view: View, price: float = -math.inf) -> int:
-        """As every policy says it, by a walk over kept values."""
-        if self.rounds or self.use_up or self.prior != "learned":
-            return QuotaPolicy.fewest(self, tally, view, price)  # a class with slots has no super()
-        rule, cap = self.trained, NO_CAP if view.cap is None else view.cap
-        log_price = log_price_at(rule.table or (), view.mean_left)
-        return learned_fewest(rule._learned, tally, log_price, self.warmup, cap, self.zone)
-
     def _wanted(self, tally: Tally, view: View) -> int:
         """The quota that the price alone, or the plan, asks for."""
         rule = self.trained
@@ -208,15 +199,10 @@ def _spread(tallies: Sequence[Tally]) -> list[Tally]:
 
 
 def _redrawn(tallies: Sequence[Tally], prior: LearnedPrior) -> list[list[str | None]]:
-    """A path for each question, from its own posterior; a fixed draw. Labels are places in the order of votes."""
+    """A path for each question, from its own posterior; a fixed draw."""
     rng = np.random.default_rng(0)
-    paths: list[list[str | None]] = []
-    for tally in tallies:
-        (theta,) = prior.draws(tally, 1, rng)
-        answers = rng.choice(len(theta), size=COLD_TRACES, p=theta).tolist()
-        silent = (rng.random(COLD_TRACES) < tally.nulls / tally.returned).tolist()
-        paths.append([None if mute else str(k) for k, mute in zip(answers, silent, strict=True)])
-    return paths
+    paths = [redrawn(tally, prior, COLD_TRACES, rng) for tally in tallies]
+    return [[None if answer is None else str(answer) for answer in path] for path in paths]
 
 
 @lru_cache(maxsize=16)

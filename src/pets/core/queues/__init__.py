@@ -53,8 +53,8 @@ class Queue(ABC, Generic[P]):
 
     newest_first = False
     """Whether of questions that are added together the last one is served first."""
-    has_waves = False
-    """Whether the budget is spent in waves."""
+    wave = 0
+    """The number of the wave under way, from 0 on."""
     waves_left = 0
     """Waves that have not begun."""
     others = ReplicaTotals()
@@ -105,11 +105,6 @@ class Queue(ABC, Generic[P]):
         """m: the fewest further votes that could settle a question; 0 where it is settled (:mod:`pets.core.race`)."""
         return self.policy.fewest(record.tally(), self.view(record))
 
-    def lower_price(self) -> bool:
-        """Nothing is asked for at the price in force, and there is budget: lower it until something is. False where no
-        price is lower, or there is none."""
-        return False
-
     def hurry_by(self, hurry: float) -> None:
         """Race questions with this hurry from now on."""
 
@@ -131,11 +126,6 @@ class Queue(ABC, Generic[P]):
         return 0
 
     @property
-    def wave(self) -> int:
-        """The number of the wave under way, from 0 on."""
-        return 0
-
-    @property
     def wave_is_due(self) -> bool:
         """Whether the next launch that is asked for begins a wave."""
         return False
@@ -147,12 +137,9 @@ class Queue(ABC, Generic[P]):
     def skip_waves(self, waves: int) -> None:
         """Count waves that an earlier run has begun."""
 
-    def look(self) -> None:
-        """Decide what can be decided before the next launch is asked for."""
-
-    def is_short(self, record: Record) -> bool:
-        """Whether the policy wanted more for this question when it was last asked than the budget paid for."""
-        return False
+    def has_enough(self, record: Record) -> bool:
+        """Whether the policy asks for no more of a question, and the budget paid for all that it wanted."""
+        return self.stopped(record)
 
     def cover_warmups(self, arriving: int) -> None:
         """Pay for the warm-up of ``arriving`` questions that the stream's other allocators have just spent."""

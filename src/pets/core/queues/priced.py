@@ -44,10 +44,14 @@ class PricedQueue(Queue[IndexPolicy]):
 
     def fewest(self, record: Record) -> int:
         """As :meth:`Queue.fewest`: until the index is at the price in force."""
-        return self._fewest(record.tally(mark=length_class(self.policy.length_edges, record.mean_tokens)))
+        return self._fewest(self._marked(record.tally()))
 
     def _fewest(self, tally: Tally) -> int:
         return self.policy.fewest(tally, self._view, -math.inf if self._price is None else self._price)
+
+    def _marked(self, tally: Tally) -> Tally:
+        """The tally with the length class that the policy's edges give it."""
+        return replace(tally, mark=length_class(self.policy.length_edges, tally.mean_tokens))
 
     def _turn(self, tally: Tally) -> int:
         """When a question may have one more in flight: before all others, after them, or not at all."""
@@ -60,36 +64,35 @@ class PricedQueue(Queue[IndexPolicy]):
         return SPECULATIVE if tally.pending < (max(wide, self._share) if m else 0) else ENOUGH
 
     def take(self, n: int) -> list[Launch]:
-        """As :meth:`Queue.take`, at the price in force."""
-        if self._hurry is not None and self._price is None and n > 0:
+        """As :meth:`Queue.take`, at the price in force; it falls where nothing is worth it, nor in flight."""
+        if self._hurry is None or n <= 0:
+            return self._take(n)
+        if self._price is None:
             left, pending = self._budget.expected, self._budget.reserved // self._budget.currency.hold
             self._share = self._hurry * (left + pending) / max(1, self._size) if left <= n else 0.0
             self._find_price()
-        return self._take(n)
+        launches = self._take(n)
+        if not launches and not self._budget.reserved and self._lower_price():
+            launches = self._take(n)
+        return launches
 
     @abstractmethod
     def _take(self, n: int) -> list[Launch]:
         """Up to n launches, best first."""
 
     def _find_price(self) -> None:
-        edges, batch, budget = self.policy.length_edges, self.batch(), self._budget
-        marked, pending = {}, 0
-        for tally, n in batch.items():
-            marked[replace(tally, mark=length_class(edges, tally.mean_tokens))] = n
-            pending += tally.pending * n
-        seen, cap = sum(batch.values()), NO_CAP if budget.cap is None else budget.cap
+        batch, budget = {self._marked(tally): n for tally, n in self.batch().items()}, self._budget
+        pending, seen = sum(tally.pending * n for tally, n in batch.items()), sum(batch.values())
         left = budget.expected * seen / max(1, self._size) + pending
-        self._price = price_in_force(self._index, self.policy.belief, marked, left, cap) if batch else None
+        cap = NO_CAP if budget.cap is None else budget.cap
+        self._price = price_in_force(self._index, self.policy.belief, batch, left, cap) if batch else None
         self._rank_all()
 
-    def lower_price(self) -> bool:
-        """As :meth:`Queue.lower_price`."""
-        if self._hurry is None:
-            return False
-        before, edges = self._price, self.policy.length_edges
+    def _lower_price(self) -> bool:
+        """Lower the price until something is asked for; False where nothing is left to ask for."""
+        before = self._price
         self._find_price()
-        states = {replace(tally, mark=length_class(edges, tally.mean_tokens)) for tally in self.batch()}
-        best = max(map(self._index, states), default=-math.inf)
+        best = max(map(self._index, {self._marked(tally) for tally in self.batch()}), default=-math.inf)
         if best == -math.inf:
             return False
         if self._price is None or self._price >= best or (before is not None and self._price >= before):

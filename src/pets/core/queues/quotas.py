@@ -141,10 +141,11 @@ class QuotaQueue(Queue[QuotaPolicy]):
         """Whether nothing more is in sight for this question: the policy has had enough, or the budget is used up."""
         return self._grants[record.position].stopped
 
-    def is_short(self, record: Record) -> bool:
-        """Whether the policy wanted more for this question when it was last asked than the budget paid for."""
-        grant = self._grants.get(record.position)
-        return grant is not None and grant.short
+    def has_enough(self, record: Record) -> bool:
+        """As :meth:`Queue.has_enough`, when what can be decided is decided."""
+        self.look()
+        grant = self._grants[record.position]
+        return grant.stopped and not grant.short
 
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally."""
@@ -175,18 +176,14 @@ class QuotaQueue(Queue[QuotaPolicy]):
         budget.reserved += others.reserved - before.reserved
         budget.settled += others.settled - before.settled
         budget.total = window.amount * -(-(self._arrived + others.arrived) // window.questions)
-        self._cover_warmups(0)
+        self.cover_warmups(0)
 
     def cover_warmups(self, arriving: int) -> None:
-        """Pay for the warm-up of ``arriving`` questions that the stream's other allocators have just spent."""
+        """As :meth:`Queue.cover_warmups`: the total rises to what was promised, the windows to come make up for it."""
         if self.others.arrived:
-            self._cover_warmups(arriving)
-
-    def _cover_warmups(self, arriving: int) -> None:
-        """Raise the total to what was promised: the windows to come make up for it."""
-        budget, owed = self._budget, self._owed + self.others.owed
-        traces = owed + self.policy.warmup * (len(self._fresh) + arriving)
-        budget.total = max(budget.total, budget.spent + budget.reserved + traces * budget.currency.hold)
+            budget, owed = self._budget, self._owed + self.others.owed
+            traces = owed + self.policy.warmup * (len(self._fresh) + arriving)
+            budget.total = max(budget.total, budget.spent + budget.reserved + traces * budget.currency.hold)
 
     def view(self, record: Record) -> View:
         """What the policy may know when it is asked about ``record``."""

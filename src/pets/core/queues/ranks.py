@@ -11,7 +11,6 @@ from heapq import heappop, heappush
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
-from pets.core.prior import length_class
 from pets.core.queues.priced import ENOUGH, PricedQueue
 from pets.core.record import Record
 from pets.core.tally import Tally
@@ -75,7 +74,7 @@ class RankQueue(PricedQueue):
         version = self._versions[record.position] = self._versions.get(record.position, 0) + 1
         if record.spent >= self._cap or (self.only_warmup and record.spent >= self.policy.warmup):
             return  # full, or to be scored when the warm-up has taught the policy its scale
-        tally = record.tally(mark=length_class(self.policy.length_edges, record.mean_tokens))
+        tally = self._marked(record.tally())
         score, turn = self._index(tally), self._turn(tally)
         if math.isnan(score):
             raise InputError(f"{self.policy!r} gave NaN as the index of {record.id!r}; an index is a number.")

@@ -26,8 +26,6 @@ LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 class WaveQueue(Queue[IndexPolicy]):
     """Serves the parts of one wave at a time; see the module's docstring."""
 
-    has_waves = True
-
     def __init__(self, policy: IndexPolicy, budget: Budget, horizon: int | None) -> None:
         if horizon is not None or budget.window is not None:
             raise InputError(
@@ -41,11 +39,6 @@ class WaveQueue(Queue[IndexPolicy]):
         self._parts: dict[int, int] = {}  # position -> traces of this wave that were not launched yet
         self._heap: list[tuple[int, int]] = []
         self._flying = 0
-
-    @property
-    def wave(self) -> int:
-        """The number of the wave under way, from 0 on."""
-        return max(0, self._begun - 1)
 
     @property
     def wave_is_due(self) -> bool:
@@ -72,7 +65,7 @@ class WaveQueue(Queue[IndexPolicy]):
         self._heap = [(self._records[position].spent, position) for position in self._parts]
         heapify(self._heap)
         self.waves_left = max(0, self.waves_left - 1)
-        self._begun += bool(self._parts)
+        self._begin(int(bool(self._parts)))
         return True
 
     def add(self, record: Record) -> None:
@@ -126,8 +119,12 @@ class WaveQueue(Queue[IndexPolicy]):
 
     def skip_waves(self, waves: int) -> None:
         """Count waves that an earlier run has begun."""
-        self._begun += waves
         self.waves_left = max(0, self.waves_left - waves)
+        self._begin(waves)
+
+    def _begin(self, waves: int) -> None:
+        self._begun += waves
+        self.wave = max(0, self._begun - 1)
 
     def _owe(self, record: Record, owed: int) -> None:
         """Set what a question has yet to get in this wave."""
