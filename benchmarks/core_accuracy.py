@@ -18,10 +18,11 @@ import mpmath
 import numpy as np
 from scipy.integrate import quad
 from scipy.special import betaln, gammainc, ndtr
+from scripts.paper.panels import PANELS
 
 from pets.core.consistency import SC_curve
 from pets.core.dirichlet import log_R_plus, p_argmax
-from pets.core.probit import PANELS, fit_probit_l1, fit_probit_regression, sup_error
+from pets.core.probit import fit_probit_l1, fit_probit_regression, sup_error
 from pets.core.weighted import Belief
 from pets.core.weighted import p_argmax as p_argmax_weighted
 

@@ -15,10 +15,11 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.consistency import SC_curve
 from pets.core.greedy import binary_steps, greedy
-from pets.core.probit import PANELS, Probit, fit_probit_l1, fit_probit_regression, sup_error
+from pets.core.probit import Probit, fit_probit_l1, fit_probit_regression, sup_error
 from pets.registry import make_policy
 from pets.report.style import PALETTE, Chart, colour_of, titled, trace_axis
 from pets.types import Question, Trace
+from scripts.paper.panels import PANELS
 
 Floats = NDArray[np.float64]
 

@@ -428,7 +428,7 @@ def test_bad_tells_are_refused_and_change_nothing():
     ]:
         with pytest.raises(InputError, match=message):
             allocator.tell(trace)
-    with pytest.raises(InputError, match="never made"):
+    with pytest.raises(InputError, match="never launched"):
         allocator.take_back(Launch("q1", 3))
     assert visible(allocator, ["q0", "q1"]) == before
 

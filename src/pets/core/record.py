@@ -5,7 +5,7 @@ from bisect import insort
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from pets.core.policy import Policy
 from pets.core.tally import Tally
@@ -61,7 +61,7 @@ class Record:
         self.votes: dict[str, int] = {}  # insertion order is launch order: the tie rule
         self.late: dict[int, Trace | None] | None = None
         self.traces: list[Trace] | None = [] if keep_traces else None
-        self.state = -1  # the shared queue's own mark
+        self.state: Any = None  # the belief state that a queue has put it in
 
     @property
     def spent(self) -> int:
@@ -170,8 +170,9 @@ class Record:
         places = {into if label == answer else label: count for label, count in self.votes.items()}
         self.votes = {label: together if label == into else count for label, count in places.items()}
         if self.firsts is not None:
-            first = self.firsts.pop(answer, math.inf)
-            self.firsts[into] = int(min(first, self.firsts.get(into, first)))
+            launches = [self.firsts.pop(label) for label in (answer, into) if label in self.firsts]
+            if launches:
+                self.firsts[into] = min(launches)
         if self.traces is not None:
             self.traces = [_renamed(trace, answer, into) for trace in self.traces]
         if self.late is not None:
@@ -180,7 +181,9 @@ class Record:
     def is_in_flight(self, number: int) -> bool:
         """Whether a launch has neither come back nor been taken back; refuses one that was never made."""
         if not 0 <= number < self.launched:
-            raise InputError(f"launch {number} of {self.id!r} was never made; tell or take back what ask() returned.")
+            raise InputError(
+                f"trace {number} of {self.id!r} was never launched; tell or take back only what ask() returned."
+            )
         return number >= self.told and not (self.late and number in self.late)
 
     def in_flight(self) -> list[int]:

@@ -10,8 +10,9 @@ Order: highest score first, equal scores by state key, within a state the questi
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import chain, compress
+from itertools import chain
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
@@ -29,6 +30,23 @@ MARK_STRIDE = 1 << 40  # an event plus MARK_STRIDE times the question's new leng
 LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 
 
+@dataclass(slots=True, eq=False)
+class _State:
+    """A belief state: the questions in it, its score and turn once they are needed, and the states after it."""
+
+    key: Key
+    members: dict[Record, None] = field(default_factory=dict)
+    after: dict[int, "_State"] = field(default_factory=dict)  # by event
+    score: float | None = None
+    turn: int | None = None
+    queued: bool = False  # in the heap, about to be, or never to be
+
+    @property
+    def tally(self) -> Tally:
+        counts, nulls, pending, options, mark, _ = self.key
+        return Tally(counts, nulls, pending, options or None, mark=mark)
+
+
 class StateQueue(PricedQueue):
     """Serves the highest index; see the module's docstring."""
 
@@ -37,78 +55,56 @@ class StateQueue(PricedQueue):
     def __init__(self, policy: IndexPolicy, budget: Budget, hurry: float | None = None) -> None:
         super().__init__(policy, budget, hurry)
         self._edges = policy.length_edges
-        self._ids: dict[Key, int] = {}
-        self._keys: list[Key] = []
-        self._scores: list[float | None] = []  # None: not needed yet
-        self._turns: list[int | None] = []
-        self._members: list[dict[Record, None]] = []
-        self._after: list[dict[int, int]] = []  # state -> event -> state
-        self._queued: list[bool] = []  # in the heap, about to be, or never to be
-        self._unscored: list[int] = []
-        self._heap: list[tuple[int, float, Key, int]] = []
+        self._states: dict[Key, _State] = {}
+        self._unscored: list[_State] = []
+        self._heap: list[tuple[int, float, Key, _State]] = []
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
         mark = length_class(self._edges, record.mean_tokens)
         cancelled = record.cancelled if self._cap < math.inf else 0
-        key = (record.counts, record.nulls, record.pending, record.options or 0, mark, cancelled)
-        state = record.state = self._state(key)
-        self._members[state][record] = None
-        if not self._queued[state]:
-            self._enter(state)
+        self._put(
+            record, self._state((record.counts, record.nulls, record.pending, record.options or 0, mark, cancelled))
+        )
 
     def _take(self, n: int) -> list[Launch]:
         """Up to n launches, best first; the same as n times one, since a launch only lowers the later key."""
         launches: list[Launch] = []
-        heap, scores, members = self._heap, self._scores, self._members
+        heap = self._heap
         while n > 0:
             while self._unscored:
                 state = self._unscored.pop()
-                if not members[state]:
-                    self._queued[state] = False
-                elif (score := self._score(state)) > -math.inf and self._turn_of(state) < ENOUGH:
-                    heappush(heap, (self._turn_of(state), -score, self._keys[state], state))
+                if not state.members:
+                    state.queued = False
+                elif self._score(state) > -math.inf and self._turn_of(state) < ENOUGH:
+                    heappush(heap, (*self._rank(state), state.key, state))
             if not heap:
                 break
             state = heap[0][3]
-            here = members[state]
-            if not here:
+            if not state.members:
                 heappop(heap)
-                self._queued[state] = False
+                state.queued = False
                 continue
-            if self.only_warmup and scores[state] != math.inf:
+            if self.only_warmup and state.score != math.inf:
                 break
-            after = self._after[state].get(LAUNCH)
-            if after is None:
-                after = self._move(state, LAUNCH)
-            count = min(n, len(here))
-            if count > 1 and (self._turn_of(after), -self._score(after)) < (self._turn_of(state), -self._score(state)):
+            after = state.after.get(LAUNCH) or self._move(state, LAUNCH)
+            count = min(n, len(state.members))
+            if count > 1 and self._rank(after) < self._rank(state):
                 count = 1  # the state after a launch comes before the rest of this one
-            there = members[after]
             for _ in range(count):
-                record = here.popitem()[0]
-                number = record.launched
-                record.launched = number + 1
-                record.state = after
-                there[record] = None
-                launches.append(Launch(record.id, number))
-            if not self._queued[after]:
-                self._enter(after)
+                record = state.members.popitem()[0]
+                launches.append(Launch(record.id, record.launched))
+                record.launched += 1
+                self._put(record, after)
             n -= count
         return launches
 
     def told(self, record: Record, before: int) -> None:
         """As :meth:`Queue.told`: it moves the question to its next state."""
-        state = record.state
+        state: _State = record.state
         event = before + MARK_STRIDE * length_class(self._edges, record.mean_tokens) if self._edges else before
-        after = self._after[state].get(event)
-        if after is None:
-            after = self._move(state, event)
-        del self._members[state][record]
-        record.state = after
-        self._members[after][record] = None
-        if not self._queued[after]:
-            self._enter(after)
+        del state.members[record]
+        self._put(record, state.after.get(event) or self._move(state, event))
 
     def merged(self, record: Record) -> None:
         """The question's votes were counted anew."""
@@ -121,7 +117,7 @@ class StateQueue(PricedQueue):
 
     def remove(self, record: Record) -> None:
         """Serve the question no more."""
-        del self._members[record.state][record]
+        del record.state.members[record]
 
     def stopped(self, record: Record) -> bool:
         """Whether no trace will be asked for again: an index policy ends with the budget or at the cap."""
@@ -129,20 +125,21 @@ class StateQueue(PricedQueue):
 
     def refit(self, past: Iterable[Tally] = ()) -> None:
         """Let the policy learn from the batch and from questions ``past``, and score every state anew: O(S)."""
-        self._scores = [None] * len(self._keys)
+        for state in self._states.values():
+            state.score = None
         super().refit(past)
 
     def _rank_all(self) -> None:
         if self.policy.length_edges != self._edges:  # put every question where it now belongs, in the order it stood
             self._edges, records = self.policy.length_edges, self._records()
-            for members in self._members:
-                members.clear()
+            for state in self._states.values():
+                state.members.clear()
             for record in records:
                 self.add(record)
-        self._turns = [None] * len(self._keys)
         self._heap.clear()
-        self._queued = list(map(bool, self._members))
-        self._unscored = list(compress(range(len(self._keys)), self._queued))
+        for state in self._states.values():
+            state.turn, state.queued = None, bool(state.members)
+        self._unscored = [state for state in self._states.values() if state.queued]
 
     def batch(self) -> Mapping[Tally, int]:
         """How many questions stand in each state; where lengths matter, a sample of the questions themselves."""
@@ -150,36 +147,29 @@ class StateQueue(PricedQueue):
             records = self._records()
             return {record.tally(): 1 for record in records[:: len(records) // LENGTH_SAMPLE + 1]}
         batch: Counter[Tally] = Counter()
-        for key, members in zip(self._keys, self._members, strict=True):
-            if members:
-                batch[Tally(*key[:3], key[3] or None)] += len(members)
+        for key, state in self._states.items():
+            if state.members:
+                batch[Tally(*key[:3], key[3] or None)] += len(state.members)
         return batch
 
     def _records(self) -> list[Record]:
         """Every question, state by state in the order of their keys: a restored queue lists them alike."""
-        states = sorted(range(len(self._keys)), key=self._keys.__getitem__)
-        return list(chain(*map(self._members.__getitem__, states)))
+        return list(chain(*(self._states[key].members for key in sorted(self._states))))
 
-    def _enter(self, state: int) -> None:
-        """A state has members again: it is scored when the next launch is asked for, if it still has them."""
-        self._queued[state] = True
-        self._unscored.append(state)
+    def _state(self, key: Key) -> _State:
+        return self._states.get(key) or self._states.setdefault(key, _State(key))
 
-    def _state(self, key: Key) -> int:
-        state = self._ids.get(key)
-        if state is None:
-            state = self._ids[key] = len(self._keys)
-            self._keys.append(key)
-            self._scores.append(None)
-            self._turns.append(None)
-            self._members.append({})
-            self._after.append({})
-            self._queued.append(False)
-        return state
+    def _put(self, record: Record, state: _State) -> None:
+        """A question is in this state now. The state is scored when a launch is asked for, if it has questions then."""
+        record.state = state
+        state.members[record] = None
+        if not state.queued:
+            state.queued = True
+            self._unscored.append(state)
 
-    def _move(self, state: int, event: int) -> int:
+    def _move(self, state: _State, event: int) -> _State:
         """The state after an event; kept, so that it is worked out once."""
-        counts, nulls, pending, options, mark, cancelled = self._keys[state]
+        counts, nulls, pending, options, mark, cancelled = state.key
         if event == LAUNCH:
             pending += 1
         else:
@@ -190,32 +180,29 @@ class StateQueue(PricedQueue):
                 nulls += 1
             elif vote >= 0:
                 counts = add_vote(counts, vote)
-        after = self._state((counts, nulls, pending, options, mark, cancelled))
-        self._after[state][event] = after
+        after = state.after[event] = self._state((counts, nulls, pending, options, mark, cancelled))
         return after
 
     @property
     def _size(self) -> int:
-        return sum(map(len, self._members))
+        return sum(len(state.members) for state in self._states.values())
 
-    def _tally(self, state: int) -> Tally:
-        counts, nulls, pending, options, mark, _ = self._keys[state]
-        return Tally(counts, nulls, pending, options or None, mark=mark)
+    def _rank(self, state: _State) -> tuple[int, float]:
+        """When a state is served: by its turn, then by its score."""
+        return self._turn_of(state), -self._score(state)
 
-    def _turn_of(self, state: int) -> int:
+    def _turn_of(self, state: _State) -> int:
         """As :meth:`_turn`, worked out once for each price."""
-        turn = self._turns[state]
-        if turn is None:
-            turn = self._turns[state] = self._turn(self._tally(state))
-        return turn
+        if state.turn is None:
+            state.turn = self._turn(state.tally)
+        return state.turn
 
-    def _score(self, state: int) -> float:
+    def _score(self, state: _State) -> float:
         """+inf within the warm-up, -inf at the cap, else the policy's index; worked out when first needed."""
-        score = self._scores[state]
-        if score is None:
-            tally = self._tally(state)
-            score = self._index(tally) if tally.launched + self._keys[state][-1] < self._cap else -math.inf
+        if state.score is None:
+            tally = state.tally
+            score = self._index(tally) if tally.launched + state.key[-1] < self._cap else -math.inf
             if math.isnan(score):
                 raise InputError(f"{self.policy!r} gave NaN as the index of {tally}; an index is a number.")
-            self._scores[state] = score
-        return score
+            state.score = score
+        return state.score
