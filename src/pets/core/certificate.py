@@ -48,7 +48,7 @@ from scipy.special import betainc, betaincinv, betaln, gammaln, roots_laguerre, 
 
 from pets.core.dirichlet import p_leader
 from pets.core.policy import check_zone
-from pets.core.prior import Dirichlet, LearnedPrior, kind_posteriors, smooth_posterior
+from pets.core.prior import LearnedPrior, kind_posteriors, smooth_posterior
 from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread, p_wins
 from pets.errors import InputError
@@ -170,17 +170,13 @@ def _p_wins_weighted(
 ) -> float:
     """P(answer i of the counts is the weighted vote over infinitely many traces)."""
     spread = spread or ConfidenceSpread.learn(weights)
-    means = [spread.posterior(group) for group in weights]
-    wins = [part.weight * _p_weighted(part, means, spread)[i] for part in prior.mixture(state)]
+    means, wins = [spread.posterior(group) for group in weights], []
+    for part in prior.mixture(state):
+        unseen = [(alpha, many) for alpha, many in part.unseen if many]
+        rows = [(alpha, *mean) for alpha, mean in zip(part.alpha, means, strict=True)]
+        rows += [(alpha, spread.beta_0, spread.v_0) for alpha, _ in unseen]
+        wins.append(part.weight * p_wins(rows, [*[1] * len(means), *(many for _, many in unseen)])[i])
     return min(1.0, math.fsum(wins))
-
-
-def _p_weighted(part: Dirichlet, means: Sequence[tuple[float, float]], spread: ConfidenceSpread) -> Array:
-    """P(argmax theta mu = m) of every answer seen."""
-    unseen = [(alpha, many) for alpha, many in part.unseen if many]
-    rows = [(alpha, *mean) for alpha, mean in zip(part.alpha, means, strict=True)]
-    rows += [(alpha, spread.beta_0, spread.v_0) for alpha, _ in unseen]
-    return p_wins(rows, [*[1] * len(means), *(many for _, many in unseen)])
 
 
 def expected_consistency(

@@ -139,7 +139,7 @@ class LearnedPrior:
         With a ``zone`` races count as well as batches (:mod:`pets.core.dirichlet`).
         """
         p, counts, K = tally.pending, tally.counts, slots(tally.counts, tally.options)
-        weights = _updated(self.shares, tally.mark, log_evidence(counts, K))
+        weights = self.posterior(tally)
         on_way = int(min(p, BATCHES[-2])) if counts else 0
         if p > on_way:
             votes, more = sum(counts), p - on_way
@@ -175,17 +175,12 @@ def shares_of(rows: tuple[tuple[float, ...], ...], mark: int) -> tuple[float, ..
     >>> shares_of(((0.5, 0.5), (0.0, 1.0)), 1), shares_of(((0.5, 0.5), (0.0, 1.0)), NO_LENGTH)
     ((0.0, 1.0), (0.25, 0.75))
     """
-    return rows[min(mark, len(rows) - 1)] if mark >= 0 else _mean_shares(rows)
-
-
-@lru_cache(maxsize=256)
-def _mean_shares(rows: tuple[tuple[float, ...], ...]) -> tuple[float, ...]:
-    return tuple(np.mean(rows, axis=0).tolist())
+    return rows[min(mark, len(rows) - 1)] if mark >= 0 else tuple(np.mean(rows, axis=0).tolist())
 
 
 def _updated(rows: tuple[tuple[float, ...], ...], mark: int, evidence: Array) -> Array:
     """The shares of a length class after what one tally says."""
-    logs = _logs(shares_of(rows, mark))
+    logs = _log_shares(rows, mark)
     log_weights = logs + evidence[: len(logs)]
     weights: Array = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
@@ -193,9 +188,9 @@ def _updated(rows: tuple[tuple[float, ...], ...], mark: int, evidence: Array) ->
 
 
 @lru_cache(maxsize=256)
-def _logs(shares: tuple[float, ...]) -> Array:
+def _log_shares(rows: tuple[tuple[float, ...], ...], mark: int) -> Array:
     """Logs of one class's shares: every tally of the class asks for them."""
-    return np.log(shares)
+    return np.log(shares_of(rows, mark))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -97,18 +97,16 @@ class Record:
         else:
             before = self.votes.get(answer, 0)
             self.votes[answer] = before + 1
-            if self.firsts is not None and trace.number < self.firsts.get(answer, trace.number + 1):
-                self.firsts[answer] = trace.number
-                self._order(self.firsts)
+            firsts = self.firsts
+            if firsts is not None and trace.number < firsts.get(answer, trace.number + 1):
+                firsts[answer] = trace.number
+                by_launch = sorted(self.votes, key=lambda label: firsts.get(label, math.inf))
+                self.votes = {label: self.votes[label] for label in by_launch}  # the tie rule
         self.returned += 1
         self.tokens += trace.tokens
         if self.traces is not None:
             insort(self.traces, trace, key=lambda other: other.number)
         return before
-
-    def _order(self, firsts: dict[str, int]) -> None:
-        """Put the votes in the order of first launch: the tie rule."""
-        self.votes = dict(sorted(self.votes.items(), key=lambda vote: firsts.get(vote[0], math.inf)))
 
     def grown(self, traces: Iterable[Trace]) -> Self:
         """What it would be with these traces, each of a launch in flight; it stays as it is."""
