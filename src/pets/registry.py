@@ -251,32 +251,25 @@ def _made(cls: type[Base], name: str, text: str, options: Mapping[str, Parameter
 
 
 def _options(cls: type) -> Mapping[str, Parameter]:
-    """The constructor's arguments, annotated with what a spec's value is read as: ``int`` for ``int | None``."""
+    """The constructor's arguments, annotated with what a spec's value may be: ``(int,)`` for ``int | None``."""
     hints, options = get_type_hints(cls.__init__), dict[str, Parameter]()  # type: ignore[misc]
     for name, parameter in inspect.signature(cls).parameters.items():
         if parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY):
             hint = hints.get(name)
-            kinds = get_args(hint)
-            if NoneType in kinds and len(kinds) == 2:  # a value that is written is not None
-                hint = kinds[kinds[0] is NoneType]
-            options[name] = parameter.replace(annotation=hint)
+            kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+            options[name] = parameter.replace(annotation=tuple(kind for kind in kinds if kind is not NoneType))
     return options
-
-
-def _kinds(option: Parameter) -> tuple[Any, ...]:
-    hint = option.annotation
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 def _is_plain(option: Parameter) -> bool:
     """Whether a spec can set the option: a number, a text, true or false, a word of a list."""
-    kind = _kinds(option)[0]
+    kind = option.annotation[0]
     return kind in PLAIN or get_origin(kind) is Literal
 
 
 def _value(name: str, option: Parameter, text: str, options: Mapping[str, Parameter]) -> Any:
     """``text`` as the option's type: int, float, bool, str or one of a few words."""
-    kind, *others = _kinds(option)
+    kind, *others = option.annotation
     words = [word for other in others if get_origin(other) is Literal for word in get_args(other)]
     if text in words:
         return text

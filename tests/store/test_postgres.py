@@ -123,7 +123,7 @@ def test_a_server_that_does_not_know_a_setting_is_left_without_a_connection(post
         return connections[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(postgres, "server_settings", lambda: {"no_such_setting": "1"})
+        patch.setattr(postgres, "SERVER_SETTINGS", {"no_such_setting": "1"})
         patch.setattr(psycopg, "connect", note)
         with pytest.raises(StateError, match="no_such_setting"):
             connect(postgres_url)

@@ -44,8 +44,7 @@ SAID = Pattern(
     r"|just\s)?|:\s+"
 )
 EXCLAMATION = Pattern(r"\d‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
-OPENING = Pattern(r"\$+|\\[(\[]")
-DOLLARS, CLOSING = Pattern(r"\$+"), Pattern(r"\\[)\]]")
+FORMULA = Pattern(r"(?s)\$+([^$]+)\$+|\\[(\[](.+?)\\[)\]]")
 SENTENCE = Pattern(r"\.(?:\s|\z)", needs=".")
 COORDINATE = Pattern(r"(?:\A|[^a-zA-Z\\])[xyz](?:[^a-zA-Z(]|\z)")
 
@@ -181,22 +180,14 @@ def _formulas(line: str) -> list[str]:
     >>> _formulas(r"$x$ or \(y\), but $$z$$ for $5")
     ['x,y', 'z']
     """
-    formulas, index, ended, last_end = list[str](), 0, set[Pattern](), -1
-    while opening := OPENING.search(line, index):
-        index = opening.end()
-        dollars = opening[0][0] == "$"
-        pattern = DOLLARS if dollars else CLOSING
-        # A bracketed formula has a character at least; between dollars there is one anyway.
-        closing = None if pattern in ended else pattern.search(line, index + (not dollars))
-        if closing is None:
-            ended.add(pattern)
-            continue
-        formula = line[index : closing.start()]
-        if formulas and JOINED.fullmatch(line[last_end : opening.start()]):
+    formulas, last_end = list[str](), 0
+    for match in FORMULA.finditer(line):
+        formula = match[1] or match[2]
+        if formulas and JOINED.fullmatch(line[last_end : match.start()]):
             formulas[-1] += f",{formula}"
         else:
             formulas.append(formula)
-        index = last_end = closing.end()
+        last_end = match.end()
     return formulas
 
 

@@ -9,7 +9,7 @@ nothing of that question is, since what was broken off was longer than the rest.
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import groupby
 from typing import Any
@@ -40,8 +40,8 @@ def content_keys(
     contents: Iterable[tuple[str, str | tuple[Message, ...]]], sampling: Sampling, system: str | None, seed: int
 ) -> Iterator[tuple[str, str]]:
     """As :func:`trace_keys`, of ids and what their prompts say without an instruction."""
-    usual, names = Sampling(), [spec.name for spec in fields(sampling)]
-    drawn = {name: getattr(sampling, name) for name in names if getattr(sampling, name) != getattr(usual, name)}
+    usual = asdict(Sampling())
+    drawn = {name: value for name, value in asdict(sampling).items() if value != usual[name]}
     terms = json.dumps([drawn, system, seed], sort_keys=True)
     copies: Counter[str] = Counter()
     for id, content in contents:
@@ -92,7 +92,7 @@ class TraceCache:
     ) -> None:
         self.held = CachedCounts()
         self._database, self._token_limit, self._any_server = database, token_limit, any_server
-        self._sources = [self._name(source) for source in sources]
+        self._sources = list(map(self._name, sources))
         self._endpoints: dict[int, list[list[int]]] = {}  # of this run, by run and its endpoint
         # Of each question the runs that have traces, the latest first: its position there, and its last usable number.
         self._places: dict[str, list[tuple[int, int, int]]] = {}

@@ -77,6 +77,8 @@ class Database(ABC):
     integrity_error: ClassVar[type[Exception]]
     orphan_code: ClassVar[str | None]
     """What the driver calls a row that points at nothing."""
+    dialect: Callable[[str], str] = str
+    """Spells a statement as the driver takes it."""
     begin: ClassVar[str] = "BEGIN"
     remedy: ClassVar[str] = ""
     """What to do when writing fails, as the end of a sentence."""
@@ -122,10 +124,6 @@ class Database(ABC):
         cursor = self.connection.cursor()
         cursor.executemany(self.dialect(sql), rows)
         return max(0, int(cursor.rowcount))  # -1 where there was no row
-
-    def dialect(self, sql: str) -> str:
-        """A statement as the driver takes it."""
-        return sql
 
     def failure(self, error: Exception) -> StateError:
         """What the driver raised, for the user."""
