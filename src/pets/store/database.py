@@ -37,6 +37,7 @@ POSTGRES_URL = re.compile(
     rf"(?P<scheme>\w+)://(?:(?P<user>[^:@/?]*)(?::[^@/?]*)?@)?(?P<hosts>{HOST}(?:,{HOST})*)(?P<path>(?:/[^@?]*)?)"
     r"(?:\?(?P<parameters>[^@]*))?"
 )
+"""The parts of a server's URL as they are written; it matches none whose password has no clear end."""
 SECRET_PARAMETERS = ("password", "sslpassword", "oauth_client_secret")
 LOCK_RETRY_S = 0.02
 
@@ -173,16 +174,6 @@ def is_shared(location: str | os.PathLike[str]) -> bool:
     return scheme.lower() in POSTGRES_SCHEMES if separator else MISTYPED_URL.match(text) is not None
 
 
-def parse_url(url: str) -> re.Match[str] | None:
-    """The parts of a server's URL as they are written; ``None`` where it cannot be told where its password ends.
-
-    >>> parse_url("postgresql://pets:a%2Fb@db.example/pets?schema=x")["parameters"]
-    'schema=x'
-    >>> parse_url("postgresql://pets:a/b@db.example/pets")
-    """
-    return POSTGRES_URL.fullmatch(url)
-
-
 def shown_location(location: str | os.PathLike[str]) -> str:
     """A path or URL as it may be shown: without its password.
 
@@ -197,7 +188,7 @@ def shown_location(location: str | os.PathLike[str]) -> str:
         return "postgresql..." if is_shared(text) else text
     if scheme.lower() == "sqlite":
         return text
-    parts = parse_url(text) if is_shared(text) else None
+    parts = POSTGRES_URL.fullmatch(text) if is_shared(text) else None
     if parts is None:
         return f"{scheme}://..."
     user = "" if parts["user"] is None else f"{parts['user']}@"

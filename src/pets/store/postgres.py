@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from pets._extras import missing
 from pets.errors import StateError
 from pets.store import migrations
-from pets.store.database import Database, Release, parse_url, shown_location
+from pets.store.database import POSTGRES_URL, Database, Release, shown_location
 
 try:
     import psycopg
@@ -181,7 +181,7 @@ def split_url(url: str) -> tuple[str, str]:
     >>> split_url("postgresql://db.example/pets?schema=staging&sslmode=require"), split_url("postgresql://db.example/")[1]
     (('postgresql://db.example/pets?sslmode=require', 'staging'), 'pets')
     """
-    parts = parse_url(url)
+    parts = POSTGRES_URL.fullmatch(url)
     if parts is None:
         raise StateError(
             f'store "{shown_location(url)}" cannot be opened (it is no URL of PostgreSQL\'s). Write '

@@ -97,16 +97,19 @@ class RunRecord:
 
     @property
     def trace_sources(self) -> tuple[str, ...]:
-        """``sources``; those of a run of before follow from its model and endpoints."""
+        """``sources``; those of a run of before follow from its model and endpoints.
+
+        >>> RunRecord(1, model="qwen3", endpoints=("http://localhost:8000/v1/",)).trace_sources
+        ('qwen3 at http://localhost:8000/v1',)
+        """
         if self.sources or not self.endpoints:
             return self.sources
-        names = [str(share["name"]) for share in self._said("serving", "models", ())]
-        own = [next((n for n in names if url.startswith(f"{n}=")), None) for url in self.endpoints]
-        pairs = zip(own, self.endpoints, strict=True)
-        return tuple(
-            source_of(self.model, url) if name is None else source_of(name, url.removeprefix(f"{name}="))
-            for name, url in pairs
-        )
+        names, sources = [str(share["name"]) for share in self._said("serving", "models", ())], []
+        for endpoint in self.endpoints:
+            name = next((name for name in names if endpoint.startswith(f"{name}=")), None)
+            url = endpoint.removeprefix(f"{name}=")
+            sources.append(f"{self.model if name is None else name} at {url.rstrip('/')}")
+        return tuple(sources)
 
     def _said(self, section: str, name: str, default: Any) -> Any:
         return self.spec.get(section, {}).get(name, default)
@@ -237,15 +240,6 @@ class RunSummary:
     reused: int = 0
     cancelled: int = 0
     cancelled_parts: int = 0
-
-
-def source_of(model: str, url: str) -> str:
-    """What tells a model at a server from all others.
-
-    >>> source_of("qwen3", "http://localhost:8000/v1/")
-    'qwen3 at http://localhost:8000/v1'
-    """
-    return f"{model} at {url.rstrip('/')}"
 
 
 def question_row(run: int, position: int, problem: Problem) -> Row:
