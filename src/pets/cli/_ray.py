@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pets.cli._groups import named_options, option, option_group
+from pets.cli._groups import named_options, option, option_group, refuse_named
 from pets.cli._output import count
 from pets.cli._terminal import say
 from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions, parse_json_option
@@ -70,10 +70,10 @@ class RayOptions:
 
     def check(self, model: ModelOptions) -> None:
         """Refuse what a model in an actor has no use for."""
-        named = named_options()
-        if flags := [flag for name, flag in named.items() if name in REFUSED] or ["--endpoint"] * bool(model.endpoint):
-            raise InputError(f"--ray hosts the model itself: leave out {', '.join(flags)}.")
-        if "dry_run" in named:
+        refuse_named("--ray hosts the model itself", *REFUSED)
+        if model.endpoint:
+            raise InputError("--ray hosts the model itself: leave out --endpoint.")
+        if "dry_run" in named_options():
             raise InputError("--dry-run starts no model: leave --ray out.")
         if model.names:
             raise InputError(f"--ray hosts one model; got {', '.join(model.model)}.")

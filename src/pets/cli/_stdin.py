@@ -5,12 +5,13 @@ import io
 import json
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import BinaryIO
 
 from pets.errors import InputError, PetsError
+from pets.prompts import Prompt
 from pets.questions import Problem
 from pets.questions.files import RENAMED_TYPE, is_answer_type, problem_from, record_of
 from pets.tabular import FileRow, Record
@@ -92,7 +93,7 @@ async def problems_in(
             yield problem
 
 
-def spoken_problem(fields: dict[str, str], answer_type: str) -> Parse:
+def spoken_problem(fields: Mapping[str, str], answer_type: str) -> Parse:
     """A record's question, for a model; ``answer_type`` is how answers are read where it does not say."""
 
     def parse(record: Record, number: int) -> Problem:
@@ -103,13 +104,9 @@ def spoken_problem(fields: dict[str, str], answer_type: str) -> Parse:
     return parse
 
 
-def replayed_problem(made: Callable[[str], Problem]) -> Parse:
+def replayed_problem(record: Record, number: int = 0) -> Problem:
     """A record's question out of a recorded pool: only its id matters."""
-
-    def parse(record: Record, number: int) -> Problem:
-        id = record.get("id")
-        if not isinstance(id, str | int) or isinstance(id, bool):
-            raise InputError('a replayed question is named by its "id", as in the pool.')
-        return made(str(id))
-
-    return parse
+    id = record.get("id")
+    if not isinstance(id, str | int) or isinstance(id, bool):
+        raise InputError('a replayed question is named by its "id", as in the pool.')
+    return Problem(str(id), Prompt(str(id)))

@@ -19,7 +19,6 @@ from pets.engine.budget import Amount
 from pets.errors import InputError
 from pets.plans import StreamPlan, fit_plan, plan_text, read_plan, write_plan
 from pets.plans.plan import is_plan_file, price_rule
-from pets.pools import pool_files
 
 PIPE_WIDTH = 100  # columns where stdout is no terminal
 BAR_WIDTH = 20  # characters of a full bar
@@ -74,8 +73,7 @@ def fit(
     check_output(output, pool)
     if output is not None and output.is_file() and output.stat().st_size and not is_plan_file(output):
         raise InputError(f'"{output}" is there already and is no plan: it stays as it is. Choose another file for -o.')
-    (path,) = pool_files([pool]) if not pool.is_dir() else (pool,)
-    labelled = reading.label(reading.read(path), min_traces=K0)
+    labelled = reading.label(reading.read(pool), min_traces=K0)
     rule, mean_budget = price_rule(goal.policy), Amount.parse_mean(goal.budget)
     plan = fit_plan(labelled, mean_budget, rule.rounds, cap=goal.max_traces, zone=rule.zone, seed=goal.seed)
     if output is None:

@@ -21,7 +21,8 @@ from pets.engine.progress import PRIOR_QUESTIONS, sampled
 from pets.engine.resume import restored
 from pets.errors import InputError
 from pets.lab import replay
-from pets.pools import pool_files, read_pool
+from pets.pools import read_pool
+from pets.pools.reading import SHIPPED
 from pets.registry import make_policy, typed_policy
 from pets.store import RunSummary, RunView, Store
 from pets.store.database import DEFAULT_STORE
@@ -168,10 +169,9 @@ def played_on(
 
 def _replayed(path: Path, question: ForecastOptions, progress: Callable[[int, int], None]) -> ForecastSource:
     """A recorded pool, replayed."""
-    (file,) = pool_files([path]) if not path.is_dir() else (path,)
-    if not file.exists():
+    if not path.exists() and str(path) not in SHIPPED:
         raise InputError(f'there is no pool "{path}"; a run is a number or "last".')
-    pool, policy = read_pool(file), question.policy
+    pool, policy = read_pool(path), question.policy
     (replayed,) = replay([pool], [typed_policy(policy)], repetitions=REPETITIONS, progress=progress)
     (result,) = replayed.results
     if result.option is not None:

@@ -147,8 +147,7 @@ def convert(
 
     With --answer the answers are read from the texts, anew where there were any.
     """
-    (path,) = pool_files([source]) if not source.is_dir() else (source,)
-    pool = reading.read(path, confidence)
+    pool = reading.read(source, confidence)
     if reading.answer is not None:
         pool = relabelled(pool, reading.label(pool))
     if not texts:

@@ -29,7 +29,7 @@ from pets.cli._run import (
     watch_outages,
     watched_by,
 )
-from pets.cli._stdin import Parse, arriving_rows, problems_in, replayed_problem, spoken_problem
+from pets.cli._stdin import arriving_rows, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
 from pets.cli.options import KEEP, OUTPUT, LocalModelOptions, ModelOptions, QuestionOptions, ServerOptions, run_spec
 from pets.core.money import amount_words
@@ -44,10 +44,10 @@ from pets.lab.config import ReplayConfig
 from pets.lab.draws import draw_traces
 from pets.lab.labelled import RAW, read_answers
 from pets.plans import Drift, StreamPlan, read_plan
-from pets.pools import pool_files, read_pool
+from pets.pools import read_pool
 from pets.questions import Problem, QuestionSet, parse_fields
 from pets.questions.files import AUTO
-from pets.samplers import Prompt, Sampling
+from pets.samplers import Sampling
 
 STDIN = "-"
 POOL: Any = option("Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path))
@@ -111,12 +111,13 @@ def run_stream(running: "RunningStream", output: Path | None, *, resume: bool) -
 class RunningStream:
     """One run of the verb: rows as they come, words on stderr.
 
-    ``problems`` is None where they come line by line; ``targets`` are the votes of all recorded traces.
+    ``problems`` is None where they come line by line, under the names that ``fields`` say; ``targets`` are the votes of
+    all recorded traces.
     """
 
     make: Callable[[Callable[[Answer], None]], Stream]
     problems: Sequence[Problem] | None
-    parser: Callable[[RunSpec], Parse]
+    fields: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[str, str | None] | None = None
     summary: AnswerSummary = field(default_factory=AnswerSummary)
     agreed: int = 0
@@ -146,13 +147,18 @@ class RunningStream:
                     await running.run(self._arriving())
 
     async def _arriving(self) -> AsyncIterator[Problem]:
-        """The questions, as many as were said to come; a line that holds none is refused with what is wrong."""
+        """The questions, as many as were said to come; a line that holds none is refused with what is wrong.
+
+        One that does not say how it is answered goes by the plan's answer type.
+        """
         for problem in self.problems or ():
             yield problem
         if self.problems is not None:
             return
-        left = self._stream.spec.spending.horizon
-        async for problem in problems_in(arriving_rows(sys.stdin.buffer), self.parser(self._stream.spec), self._refuse):
+        spec = self._stream.spec
+        left, kind = spec.spending.horizon, next(iter(spec.reading.answer_sizes), RAW)
+        parse = spoken_problem(self.fields, AUTO if kind == RAW else kind) if self.targets is None else replayed_problem
+        async for problem in problems_in(arriving_rows(sys.stdin.buffer), parse, self._refuse):
             yield problem
             left = None if left is None else left - 1
             if left == 0:
@@ -230,7 +236,7 @@ def _live(
             on_alarm=_print_alarm,
         ),
         problems,
-        lambda spec: _line_parser(spec, selection),
+        parse_fields(selection.fields),
     )
 
 
@@ -243,15 +249,14 @@ def _replayed(
     typed.refuse("pool", reason)
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
-    (file,) = pool_files([path])
     said = typed.honoured("pool")  # whatever pets.toml says of a model is said of none here
-    pool = read_answers(read_pool(file), said.said.get("answer"))
+    pool = read_answers(read_pool(path), said.said.get("answer"))
     spec = run_spec(said, ModelOptions(), Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
     cap = spec.spending.max_traces
     assert cap is not None  # the command line has no word for no limit
     traces = draw_traces(pool, ReplayConfig(repetitions=1, size=cap, seed=spec.serving.seed), 0)
     targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
-    problems = None if questions == STDIN else [_named(id) for id in targets]
+    problems = None if questions == STDIN else [replayed_problem({"id": id}) for id in targets]
     spec = spec.with_options(answer_sizes={"text": pool.options}, max_traces=min(cap, traces.size))
     spec = _planned(spec, plan, Sources(), problems, first)
     sources = Sources([RecordedStream(traces.traces, spec.seeds(0).cap)])
@@ -259,8 +264,7 @@ def _replayed(
     return RunningStream(
         lambda on_answer: Stream(spec, sources, on_answer, problems=problems, drift=drift, on_alarm=_print_alarm),
         problems,
-        lambda spec: replayed_problem(_named),
-        targets,
+        targets=targets,
     )
 
 
@@ -287,19 +291,13 @@ def resumed_stream(
             **changes,
         ),
         None if question_set is None else question_set.problems,
-        lambda spec: _line_parser(spec, selection),
+        parse_fields(selection.fields),
     )
 
 
 def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | None:
     """The questions of a file or a named set; none of stdin, whose end nobody knows."""
     return None if questions is None or questions == STDIN else selection.load(questions)
-
-
-def _line_parser(spec: RunSpec, selection: QuestionOptions) -> Parse:
-    """Reads questions line by line; one that does not say how it is answered goes by the plan's answer type."""
-    kind = next(iter(spec.reading.answer_sizes), RAW)
-    return spoken_problem(parse_fields(selection.fields), AUTO if kind == RAW else kind)
 
 
 def _planned(
@@ -311,8 +309,3 @@ def _planned(
 
 def _print_alarm(drift: Drift) -> None:
     say(drift.words)
-
-
-def _named(id: str) -> Problem:
-    """A question that is known by its id alone."""
-    return Problem(id, Prompt(id))

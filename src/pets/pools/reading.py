@@ -59,12 +59,13 @@ def read_pool(
 ) -> Pool:
     """The pool in one file, or in a folder of NeMo-Skills' ``output-rs*.jsonl``; its name is theirs without suffix.
 
+    The name of a pool that comes with PETS stands for it, where no file has that name.
     The first bad line raises, unless ``skip_bad``: then bad lines are passed over and told in ``Pool.skipped``.
     ``fields`` says under which name the file holds what (``{"answers": "predictions"}``).
     ``confidence`` chooses the kind where a pool has several, and does nothing for other pools. A compressed file may
     unpack to ``max_unpacked_bytes``; if not given, to 64 MB or a hundred times its size, whichever is more.
     """
-    path = Path(path)
+    path = _shipped(Path(path))
     questions, problems = _gathered(_rows(path, max_unpacked_bytes, fields), confidence, f"{pool_name(path)}: the file")
     messages = tuple(f"{pool_name(path)} {place}: {problem}" for place, problem in problems)
     if messages and not (skip_bad and questions):
@@ -110,7 +111,7 @@ def pool_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     files: list[Path] = []
     for path in formats.joined_seeds(paths):
         if not path.is_dir() or formats.seed_files(path):
-            files.append(path if path.exists() else SHIPPED.get(str(path), path))
+            files.append(_shipped(path))
             continue
         pools = sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES))
         pools = [file for file in pools if file.name != MANIFEST and not file.name.startswith(".")]
@@ -176,6 +177,11 @@ def check_pool(path: str | os.PathLike[str], *, fields: Mapping[str, str] | None
 def pool_name(path: Path) -> str:
     """The pool as messages call it."""
     return f'pool "{path.name}"'
+
+
+def _shipped(path: Path) -> Path:
+    """The pool of that name that comes with PETS, where no file has it."""
+    return path if path.exists() else SHIPPED.get(str(path), path)
 
 
 def _stem(path: Path) -> str:
