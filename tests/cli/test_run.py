@@ -112,7 +112,7 @@ def test_servers_that_answer_with_errors_alone_are_not_called_unreachable(capsys
 def test_the_first_signal_drains_and_the_block_ends_as_it_likes(capsys):
     async def main():
         drained = asyncio.Event()
-        with interruptible(drained.set, "Waiting."):
+        async with interruptible(drained.set, "Waiting."):
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.wait_for(drained.wait(), 10)
         return "done"
@@ -191,7 +191,7 @@ def read_all(leader, seen):
 def test_the_second_signal_cancels():
     async def main():
         drained = asyncio.Event()
-        with interruptible(drained.set, "Waiting."):
+        async with interruptible(drained.set, "Waiting."):
             os.kill(os.getpid(), signal.SIGINT)
             await asyncio.wait_for(drained.wait(), 10)
             os.kill(os.getpid(), signal.SIGINT)
@@ -204,7 +204,7 @@ def test_the_second_signal_cancels():
 def test_afterwards_signals_do_what_they_did():
     async def main():
         before = signal.getsignal(signal.SIGTERM)
-        with interruptible(lambda: None, ""):
+        async with interruptible(lambda: None, ""):
             pass
         return signal.getsignal(signal.SIGTERM) == before
 

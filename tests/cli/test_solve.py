@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pets.cli._run import add_kept_words, run_engine
+from pets.cli._run import kept_words_said, run_engine
 from pets.cli.main import cli
 from pets.engine import Engine
 from pets.engine.progress import wilson
@@ -151,7 +151,8 @@ def test_an_error_with_a_constructor_of_its_own_ends_a_run_in_one_line(questions
     engine = Engine(str(questions), sampler=WithoutSystemRole(), store=tmp_path / "runs.db", budget="4x")
     with pytest.raises(FieldsRefusedError, match=r"^no system role\.$") as caught:
         run_engine(engine, None)
-    add_kept_words(caught.value, engine, spent=True)
+    with pytest.raises(FieldsRefusedError), kept_words_said(engine, lambda: True, lambda: 0):
+        raise caught.value
     assert str(caught.value).endswith("goes on with it.") and caught.value.names == {"messages"}
 
 

@@ -13,14 +13,12 @@ from pets.cli._output import count
 from pets.cli._terminal import say
 from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions, parse_json_option
 from pets.cluster import RayCluster
-from pets.engine.resume import spec_of_run
 from pets.errors import InputError
 from pets.samplers import Sampler
 from pets.samplers.gguf import default_weights
 from pets.samplers.local import LocalSampler
 from pets.samplers.ray import ActorSize, RaySampler, start_actors
 from pets.samplers.vllm_engine import OWN_SETTINGS, VllmSampler
-from pets.store import RunRecord
 
 CLUSTER_HELP = (
     "The head node's HOST:PORT; without one, the cluster of RAY_ADDRESS or of this machine, else one that is started "
@@ -77,13 +75,6 @@ class RayOptions:
             raise InputError("--dry-run starts no model: leave --ray out.")
         if model.names:
             raise InputError(f"--ray hosts one model; got {', '.join(model.model)}.")
-
-    def samplers_of_run(self, settings: RunRecord, local: LocalModelOptions) -> list[RaySampler]:
-        """As :meth:`samplers`, for the model of a run that goes on."""
-        spec = spec_of_run(settings)
-        if settings.endpoints or spec.serving.models:
-            raise InputError("this run asks servers or several models; --ray goes on with one model without a server.")
-        return self.samplers(settings.model or None, local, soft=spec.reading.soft)
 
     def in_flight(self, model: str | None, actors: int) -> int:
         """The traces in flight where --concurrency is not given."""

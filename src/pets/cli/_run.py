@@ -41,9 +41,14 @@ REFRESH_S = 0.5  # between two looks at the run
 CONSISTENCY_SHARE = 0.05  # of the time, that working out the expected self-consistency may take
 
 
-@contextmanager
-def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
-    """The first signal says ``words`` and calls ``drain``, the second cancels the task that runs the block."""
+@asynccontextmanager
+async def interruptible(
+    drain: Callable[[], None], words: str, watch: Coroutine[Any, Any, None] | None = None
+) -> AsyncIterator[None]:
+    """The first signal says ``words`` and calls ``drain``, the second cancels the task that runs the block.
+
+    ``watch``, which would go on for ever, runs beside the block.
+    """
     loop, running = asyncio.get_running_loop(), asyncio.current_task()
     assert running is not None
     pressed = False
@@ -57,17 +62,20 @@ def interruptible(drain: Callable[[], None], words: str) -> Iterator[None]:
         say("", f"{words} Ctrl-C again stops at once.")
         drain()
 
-    try:
+    with suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt, which a store survives too
         for number in SIGNALS:
             loop.add_signal_handler(number, stop)
-    except NotImplementedError:  # Windows: Ctrl-C raises KeyboardInterrupt, which a store survives too
-        yield
-        return
+    watching = None if watch is None else asyncio.create_task(watch)
     try:
         yield
     finally:
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+        if watching is not None:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+        with suppress(NotImplementedError):
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
 
 
 def start_words(engine: Engine) -> Iterator[str]:
@@ -130,17 +138,12 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
             lambda job: say(f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {job.id!s}.")
         )
     say(*start_words(engine))
-    try:
+    with kept_words_said(
+        engine,
+        lambda: engine.begun and engine.allocator.budget.spent > 0,
+        lambda: None if engine.spec.serving.batch_api else engine.traces_abandoned,
+    ):
         solution, summary = asyncio.run(_run(engine, output, rows=rows))
-    except PetsError as error:
-        add_kept_words(error, engine, spent=engine.begun and engine.allocator.budget.spent > 0)
-        raise
-    except asyncio.CancelledError:
-        flight = (
-            "batch jobs stay where they are" if engine.spec.serving.batch_api else lost_words(engine.traces_abandoned)
-        )
-        say(f"Stopped at once: {flight}. {kept_words(engine)}")
-        sys.exit(INTERRUPTED)
     if not solution.complete:
         sys.exit(INTERRUPTED)
     if not summary.answered:
@@ -148,26 +151,39 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
     return solution
 
 
-def add_kept_words(error: PetsError, live_run: LiveRun, *, spent: bool) -> None:
-    """Say with the error that ended a run what is kept of it; a trace that speaks for it is shown.
+@contextmanager
+def kept_words_said(
+    live_run: LiveRun, spent: Callable[[], bool], abandoned: Callable[[], int | None]
+) -> Iterator[None]:
+    """Say of a run that an error or the second Ctrl-C ends what is kept of it; a trace that speaks for it is shown.
 
     A run that was refused before anything was ``spent`` would be refused again: there is nothing to go on with.
+    ``abandoned`` are the traces that were in flight, None of batch jobs.
     """
-    if isinstance(error, FirstTracesError) and error.excerpt:
-        say("One of the traces:", *error.excerpt.split("\n"), "")
-    if isinstance(error, RefusedError) and error.status == NOT_FOUND and (names := asyncio.run(live_run.models())):
-        more = ", ..." if len(names) > MODELS_SHOWN else ""
-        error.say_more(f"Models there: {', '.join(names[:MODELS_SHOWN])}{more}.")
-    if live_run.stored_run is not None and (spent or not isinstance(error, RefusedError)):
-        error.say_more(kept_words(live_run))
+    try:
+        yield
+    except PetsError as error:
+        if isinstance(error, FirstTracesError) and error.excerpt:
+            say("One of the traces:", *error.excerpt.split("\n"), "")
+        if isinstance(error, RefusedError) and error.status == NOT_FOUND and (names := asyncio.run(live_run.models())):
+            more = ", ..." if len(names) > MODELS_SHOWN else ""
+            error.say_more(f"Models there: {', '.join(names[:MODELS_SHOWN])}{more}.")
+        if live_run.stored_run is not None and (spent() or not isinstance(error, RefusedError)):
+            error.say_more(kept_words(live_run))
+        raise
+    except asyncio.CancelledError:
+        say(f"Stopped at once: {lost_words(abandoned())}. {kept_words(live_run)}")
+        sys.exit(INTERRUPTED)
 
 
-def lost_words(traces: int) -> str:
+def lost_words(traces: int | None) -> str:
     """What became of the traces in flight when a run stopped at once.
 
-    >>> lost_words(0), lost_words(1)
-    ('no traces were in flight', '1 trace in flight is lost, and charged')
+    >>> lost_words(0), lost_words(1), lost_words(None)
+    ('no traces were in flight', '1 trace in flight is lost, and charged', 'batch jobs stay where they are')
     """
+    if traces is None:
+        return "batch jobs stay where they are"
     verb = "is" if traces == 1 else "are"
     return f"{count(traces, 'trace')} in flight {verb} lost, and charged" if traces else "no traces were in flight"
 
@@ -186,9 +202,9 @@ def kept_words(live_run: LiveRun) -> str:
 async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solution, AnswerSummary]:
     async with engine:
         by_jobs = engine.spec.serving.batch_api
-        with interruptible(engine.drain, "Leaving." if by_jobs else "Waiting for the traces in flight."):
-            async with watched_by(_watch(engine)):
-                solution = await engine.run()
+        words = "Leaving." if by_jobs else "Waiting for the traces in flight."
+        async with interruptible(engine.drain, words, _watch(engine)):
+            solution = await engine.run()
         if output is not None and (before := answers_in(output)) > solution.answered:
             suffix = output.name[len(output.name) - len(suffix_of(output)) :]
             stem = output.name.removesuffix(suffix)
@@ -210,18 +226,6 @@ async def run_jobs(engine: Engine, *, drain: bool = False, then: Callable[[], ob
     async with engine:
         await engine.run(drain=drain)
         then()
-
-
-@asynccontextmanager
-async def watched_by(watch: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Have ``watch``, which would go on for ever, run beside the block."""
-    watching = asyncio.create_task(watch)
-    try:
-        yield
-    finally:
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
 
 
 async def watch_outages(outage: Callable[[], Outage | None]) -> None:

@@ -100,17 +100,22 @@ def resume(
         refuse_named(f"run {run} goes by files", ServerOptions, LocalModelOptions, RayOptions)
         _read_replies(location, run, kept, changed, output)
         return
+    samplers = None
     if ray.ray is None:
         refuse_named(f"run {run} goes on with its own settings", LocalModelOptions)
     else:
         refuse_named("--ray hosts the model itself", ServerOptions)
+        spec = spec_of_run(settings)
+        if settings.endpoints or spec.serving.models:
+            raise InputError("this run asks servers or several models; --ray goes on with one model without a server.")
+        samplers = ray.samplers(settings.model or None, local, soft=spec.reading.soft)
     engine = Engine.resume(
         location,
         run,
         endpoint=servers.endpoint or None,
         key=servers.keys,
         headers=servers.headers,
-        sampler=None if ray.ray is None else ray.samplers_of_run(settings, local),
+        sampler=samplers,
         answer=kept.answer,
         budget=kept.budget,
         **changed.said,

@@ -19,15 +19,12 @@ from pets.cli._run import (
     ANSWER_COLUMNS,
     INTERRUPTED,
     NOTHING_ANSWERED,
-    add_kept_words,
     answered_words,
     answers_in,
     interruptible,
-    kept_words,
-    lost_words,
+    kept_words_said,
     remarks,
     watch_outages,
-    watched_by,
 )
 from pets.cli._stdin import arriving_rows, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
@@ -39,7 +36,7 @@ from pets.engine.progress import AnswerSummary
 from pets.engine.resume import identity_of
 from pets.engine.sources import Servers, Sources
 from pets.engine.stream import RecordedStream, Stream, plan_defaults, planned
-from pets.errors import InputError, PetsError
+from pets.errors import InputError
 from pets.lab.config import ReplayConfig
 from pets.lab.draws import draw_traces
 from pets.lab.labelled import RAW, read_answers
@@ -128,23 +125,20 @@ class RunningStream:
     def run(self) -> bool:
         """Run to the end; False if it was stopped before."""
         self._stream = self.make(self._print)
-        try:
+        driver = self._stream.driver
+        with kept_words_said(
+            self._stream, lambda: driver.allocator.budget.spent > 0, lambda: driver.settlement.traces_abandoned
+        ):
             asyncio.run(self._run())
-        except PetsError as error:
-            add_kept_words(error, self._stream, spent=self._stream.driver.allocator.budget.spent > 0)
-            raise
-        except asyncio.CancelledError:
-            lost = lost_words(self._stream.driver.settlement.traces_abandoned)
-            say(f"Stopped at once: {lost}. {kept_words(self._stream)}")
-            sys.exit(INTERRUPTED)
         self._print_summary()
-        return not self._stream.driver.stops.drained
+        return not driver.stops.drained
 
     async def _run(self) -> None:
         async with self._stream as running:
-            with interruptible(running.drain, "No more questions; waiting for the traces in flight."):
-                async with watched_by(watch_outages(lambda: running.driver.fetcher.outage_state)):
-                    await running.run(self._arriving())
+            words = "No more questions; waiting for the traces in flight."
+            watch = watch_outages(lambda: running.driver.fetcher.outage_state)
+            async with interruptible(running.drain, words, watch):
+                await running.run(self._arriving())
 
     async def _arriving(self) -> AsyncIterator[Problem]:
         """The questions, as many as were said to come; a line that holds none is refused with what is wrong.
