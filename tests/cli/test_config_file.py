@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from pets.cli._config_file import HARMLESS, SHARED, ConfigFile
 from pets.cli._groups import option, verb, verb_group
 from pets.cli.main import VERBS, cli, find_config
-from pets.cli.options import LocalModelOptions, ModelOptions
+from pets.cli.options import ModelOptions
 from pets.errors import InputError
 
 
@@ -171,7 +171,7 @@ def test_what_is_above_all_tables_is_for_verbs_that_ask_a_model(folder):
 
 
 def test_shared_options_are_those_of_asking_a_model():
-    own = {name for group in (ModelOptions, LocalModelOptions) for name in names_of(group)}
+    own = set(names_of(ModelOptions))
     assert own <= SHARED
     asking = [options_of(verb) for verb in VERBS if "endpoint" in options_of(verb)]
     assert [name for name in sorted(SHARED) if sum(name in options for options in asking) < 2] == []

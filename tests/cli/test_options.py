@@ -9,9 +9,9 @@ from click.testing import CliRunner
 from pets.cli._groups import SpecOptions
 from pets.cli.main import cli
 from pets.cli.options import (
-    LocalModelOptions,
     ModelOptions,
     QuestionOptions,
+    local_settings,
     run_spec,
 )
 from pets.engine import RunSpec, TokenPrice
@@ -63,9 +63,9 @@ def test_a_server_needs_the_name_of_a_model_and_gets_the_key_of_the_environment(
     assert ModelOptions(key_env=("MY_KEY",)).keys == "sk-1" and ModelOptions(key_env=("NO_KEY",)).keys is None
     assert ModelOptions(key_env=("MY_KEY", "NO_KEY")).keys == ["sk-1", None]
     with pytest.raises(InputError, match="--endpoint needs --model NAME"):
-        ModelOptions(endpoint=("http://x/v1",)).samplers(LocalModelOptions(), RunSpec.of())
+        ModelOptions(endpoint=("http://x/v1",)).samplers(RunSpec.of())
     servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model=("m",))
-    assert len(servers.samplers(LocalModelOptions(), RunSpec.of())) == 2
+    assert len(servers.samplers(RunSpec.of())) == 2
 
 
 def test_a_local_model_has_fewer_traces_in_flight():
@@ -77,10 +77,10 @@ def test_a_local_model_has_fewer_traces_in_flight():
 
 
 def test_how_a_local_model_runs_is_said_in_one_option():
-    assert LocalModelOptions(("threads=2", "slots=8")).settings == {"slots": 8, "context": None, "threads": 2}
+    assert local_settings(["threads=2", "slots=8"]) == {"slots": 8, "context": None, "threads": 2}
     for text in ("", "slots", "slots=0", "slots=x", "slot=3", "slots=1,"):
         with pytest.raises(InputError, match="slots=N, context=N and threads=N"):
-            assert LocalModelOptions((text,)).settings
+            assert local_settings([text])
 
 
 def test_the_base_url_of_the_environment_is_asked_for_a_model_that_is_no_file(monkeypatch):
@@ -93,9 +93,9 @@ def test_the_base_url_of_the_environment_is_asked_for_a_model_that_is_no_file(mo
 def test_every_endpoint_may_have_a_key_of_its_own(monkeypatch):
     monkeypatch.setenv("A", "sk-aaaaaaaa")
     servers = ModelOptions(endpoint=("http://x/v1", "http://y/v1"), model="m", key_env=("A", "NO_KEY"))
-    assert len(servers.samplers(LocalModelOptions(), RunSpec.of())) == 2
+    assert len(servers.samplers(RunSpec.of())) == 2
     with pytest.raises(InputError, match="2 keys for 1 endpoints"):
-        replace(servers, endpoint=("http://x/v1",)).samplers(LocalModelOptions(), RunSpec.of())
+        replace(servers, endpoint=("http://x/v1",)).samplers(RunSpec.of())
 
 
 def test_more_fields_of_a_request_are_a_json_object_without_those_that_have_options():
@@ -115,7 +115,7 @@ def test_several_models_have_servers_keys_and_prices_of_their_own(monkeypatch):
     )
     assert both.keys == ["b=sk-b"] and both.names == ["a", "b"]
     price, shares = both.priced(("in=1,out=2", "b=in=3,out=4"))
-    samplers = both.samplers(LocalModelOptions(), RunSpec.of(models=shares))
+    samplers = both.samplers(RunSpec.of(models=shares))
     assert [sampler.name for sampler in samplers] == ["a", "b", "b"] and both.name == "a=2, b"
     assert price is None and [share.price for share in shares] == [TokenPrice(1, 2), TokenPrice(3, 4)]
     assert ModelOptions(model=("a",)).priced(("in=1,out=2",))[0] == shares[0].price
@@ -142,12 +142,12 @@ def test_the_one_model_may_be_named_with_its_server_and_its_price():
 def test_a_mixture_that_says_too_little_or_too_much_is_refused(model, prices, message):
     with pytest.raises(InputError, match=message):
         model.priced(prices)
-        model.samplers(LocalModelOptions(), RunSpec.of(models=model.priced(())[1]))
+        model.samplers(RunSpec.of(models=model.priced(())[1]))
 
 
 def test_a_server_of_another_model_is_refused_where_there_is_one():
     with pytest.raises(InputError, match="--endpoint names b, which is none of the models a"):
-        ModelOptions(model=("a",), endpoint=("b=http://x/v1",)).samplers(LocalModelOptions(), RunSpec.of())
+        ModelOptions(model=("a",), endpoint=("b=http://x/v1",)).samplers(RunSpec.of())
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from click.testing import CliRunner
 from pets.cli import _ray
 from pets.cli._ray import RayOptions
 from pets.cli.main import cli
-from pets.cli.options import LocalModelOptions
 from pets.errors import PetsError
 from pets.questions import Problem
 from pets.samplers import Prompt
@@ -80,11 +79,10 @@ def test_without_an_address_that_of_the_environment_is_taken(monkeypatch, port):
 
 def test_a_file_is_run_by_llama_cpp_and_a_name_by_vllm(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    local = LocalModelOptions(("slots=3,context=64",))
-    make = _ray.sampler_maker("a.gguf", local, ActorSize(4), {})
+    make = _ray.sampler_maker("a.gguf", ["slots=3,context=64"], ActorSize(4), {})
     assert (make.func, make.args) == (LocalSampler, (tmp_path / "a.gguf",))  # also where actors run
     assert make.keywords == {"slots": 3, "context": 64, "threads": 4}
-    make = _ray.sampler_maker("Qwen/Qwen3-8B", LocalModelOptions(("context=64",)), ActorSize(1, 2), {"dtype": "half"})
+    make = _ray.sampler_maker("Qwen/Qwen3-8B", ["context=64"], ActorSize(1, 2), {"dtype": "half"})
     assert (make.func, make.args) == (VllmSampler, ("Qwen/Qwen3-8B",))
     assert make.keywords == {"slots": None, "context": 64, "gpus": 2, "settings": {"dtype": "half"}}
 

@@ -1,7 +1,7 @@
 """``--ray``: the cluster that a verb runs on, and models in its actors."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import click
 from pets.cli._groups import named_options, option, option_group, refuse_named
 from pets.cli._output import count
 from pets.cli._terminal import say
-from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, LocalModelOptions, ModelOptions, parse_json_option
+from pets.cli.options import LOCAL_CONCURRENCY, SERVER_CONCURRENCY, ModelOptions, local_settings, parse_json_option
 from pets.cluster import RayCluster
 from pets.errors import InputError
 from pets.samplers import Sampler
@@ -80,7 +80,7 @@ class RayOptions:
         """The traces in flight where --concurrency is not given."""
         return actors * (LOCAL_CONCURRENCY if _is_local(model) else SERVER_CONCURRENCY)
 
-    def samplers(self, name: str | None, local: LocalModelOptions, *, soft: bool) -> list[RaySampler]:
+    def samplers(self, name: str | None, local: Sequence[str], *, soft: bool) -> list[RaySampler]:
         """A sampler per actor, each with the model of that name; ``soft`` votes need what traces might have said."""
         settings = {} if self.vllm_args is None else parse_json_option("--vllm-args", self.vllm_args, VLLM_EXAMPLE)
         if settings and _is_local(name):
@@ -94,7 +94,7 @@ class RayOptions:
         cluster = connect(address)
         if gpus is None:
             gpus = 0 if _is_local(name) else int(any(node.get("GPU") for node in cluster.nodes))
-        size = ActorSize.fitting(cluster, local.settings["threads"], gpus)
+        size = ActorSize.fitting(cluster, local_settings(local)["threads"], gpus)
         make = sampler_maker(name, local, size, settings)
         samplers = start_actors(cluster, make, size, actors, source=source, alternatives=soft)
         kind = "llama.cpp" if _is_local(name) else "vLLM"
@@ -108,10 +108,11 @@ def _is_local(name: str | None) -> bool:
 
 
 def sampler_maker(
-    name: str | None, local: LocalModelOptions, size: ActorSize, settings: Mapping[str, Any]
+    name: str | None, local: Sequence[str], size: ActorSize, settings: Mapping[str, Any]
 ) -> Callable[[], Sampler]:
     """What makes the sampler in an actor."""
-    shared = {"slots": local.settings["slots"], "context": local.settings["context"]}
+    shared = local_settings(local)
+    del shared["threads"]  # an actor has its own
     if name is None or _is_local(name):
         path = None if name is None else Path(name).absolute()  # an actor has a working directory of its own
         return partial(LocalSampler, path, threads=size.cpus, **shared)

@@ -12,7 +12,7 @@ from pets.cli._config_file import FILE_NAME, ConfigFile
 from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._output import FORMAT, Format, print_rows
 from pets.cli._terminal import echo, say
-from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, run_spec
+from pets.cli.options import ModelOptions, QuestionOptions, local_settings, run_spec
 from pets.core.money import amount_words
 from pets.engine import RunSpec, TokenPrice
 from pets.engine.budget import price_of
@@ -47,7 +47,6 @@ def doctor(
     examination: DoctorOptions,
     run: SpecOptions,
     model: ModelOptions,
-    local: LocalModelOptions,
     selection: QuestionOptions,
 ) -> None:
     """Look at a server before a run: can it be reached, is the key right, is there the model, what does it honour?
@@ -78,7 +77,11 @@ def doctor(
     served = _served_models(model)
     prices = {share.name: share.price for share in shares}
     say(_announcement(spec, served, prices, problems))
-    settings: dict[str, Any] = {"headers": model.headers, "timeout": spec.serving.timeout, **local.settings}
+    settings: dict[str, Any] = {
+        "headers": model.headers,
+        "timeout": spec.serving.timeout,
+        **local_settings(model.local),
+    }
 
     async def diagnose_all() -> list[Diagnosis]:
         diagnoses = []

@@ -52,6 +52,13 @@ HEADER: Any = option(
     metavar="'NAME: VALUE'",
     rare=True,
 )
+LOCAL: Any = option(
+    "How a model on this machine runs: slots=N traces decoded together, context=N tokens of prompt and trace, "
+    "threads=N; what is not said is chosen from the machine.",
+    (),
+    metavar="NAME=N,...",
+    rare=True,
+)
 
 
 @option_group("Questions")
@@ -69,30 +76,24 @@ class QuestionOptions:
 
 @option_group("Model")
 class LocalModelOptions:
-    """How a model on this machine runs."""
+    """How a model on this machine runs, where no other option says which."""
 
-    local: tuple[str, ...] = option(
-        "How a model on this machine runs: slots=N traces decoded together, context=N tokens of prompt and trace, "
-        "threads=N; what is not said is chosen from the machine.",
-        (),
-        metavar="NAME=N,...",
-        rare=True,
-    )
+    local: tuple[str, ...] = LOCAL
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Slots, context and threads.
 
-        >>> LocalModelOptions(("slots=4,context=2048",)).settings
-        {'slots': 4, 'context': 2048, 'threads': None}
-        """
-        settings: dict[str, Any] = {"slots": None, "context": None, "threads": None}
-        for part in ",".join(self.local).split(",") if self.local else ():
-            name, _, number = part.partition("=")
-            if name not in settings or not number.isdecimal() or not int(number):
-                raise InputError(f"--local is slots=N, context=N and threads=N, joined by commas; got {part!r}.")
-            settings[name] = int(number)
-        return settings
+def local_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Slots, context and threads of a model on this machine.
+
+    >>> local_settings(["slots=4,context=2048"])
+    {'slots': 4, 'context': 2048, 'threads': None}
+    """
+    settings: dict[str, Any] = {"slots": None, "context": None, "threads": None}
+    for part in ",".join(texts).split(",") if texts else ():
+        name, _, number = part.partition("=")
+        if name not in settings or not number.isdecimal() or not int(number):
+            raise InputError(f"--local is slots=N, context=N and threads=N, joined by commas; got {part!r}.")
+        settings[name] = int(number)
+    return settings
 
 
 @option_group("Model")
@@ -142,6 +143,7 @@ class ModelOptions(ServerOptions):
         (),
         metavar="NAME[=WEIGHT]",
     )
+    local: tuple[str, ...] = LOCAL
 
     @property
     def name(self) -> str | None:
@@ -175,7 +177,7 @@ class ModelOptions(ServerOptions):
                 parsed[name] = TokenPrice.parse(texts[0])
         return (None, with_prices(shares, parsed)) if shares else (parsed.get(names[0]), ())
 
-    def samplers(self, local: LocalModelOptions, spec: RunSpec) -> Sequence[Sampler]:
+    def samplers(self, spec: RunSpec) -> Sequence[Sampler]:
         """A sampler per server, or that of the local model, for each of the configuration's models."""
         if self.servers and not self.model:
             raise InputError("--endpoint needs --model NAME: which of the server's models to ask.")
@@ -185,7 +187,7 @@ class ModelOptions(ServerOptions):
                     remedy = f"Give --endpoint {name}=URL, or --endpoint URL for all models."
                     raise InputError(f"which server has {name}? {remedy}")
         servers = Servers(self.servers, self.model, self.keys, self.headers)
-        return sources_of(servers, spec, **local.settings).samplers
+        return sources_of(servers, spec, **local_settings(self.local)).samplers
 
 
 def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any) -> RunSpec:

@@ -108,7 +108,7 @@ def resume(
         spec = spec_of_run(settings)
         if settings.endpoints or spec.serving.models:
             raise InputError("this run asks servers or several models; --ray goes on with one model without a server.")
-        samplers = ray.samplers(settings.model or None, local, soft=spec.reading.soft)
+        samplers = ray.samplers(settings.model or None, local.local, soft=spec.reading.soft)
     engine = Engine.resume(
         location,
         run,

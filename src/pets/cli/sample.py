@@ -12,7 +12,7 @@ from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._output import count, progress_bar
 from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import say
-from pets.cli.options import LocalModelOptions, ModelOptions, QuestionOptions, run_spec
+from pets.cli.options import ModelOptions, QuestionOptions, run_spec
 from pets.engine.progress import wilson
 from pets.engine.record import Recording, record, summarize_recording
 from pets.engine.sources import Sources
@@ -39,7 +39,6 @@ def sample(
     run: SpecOptions,
     selection: QuestionOptions,
     model: ModelOptions,
-    local: LocalModelOptions,
 ) -> None:
     """Record traces of every question of QUESTIONS (a file, a named set, hf:org/name, - for stdin) as a pool.
 
@@ -64,7 +63,7 @@ def sample(
         raise click.UsageError(f"--shard is I/K, such as 1/4; got {goal.shard!r}.")
     drawn = replace(question_set.sampling, top_logprobs=TOP_LOGPROBS)  # all kinds of confidence come from them
     spec = run_spec(run, model, drawn, concurrency=None, answer=None)
-    samplers = model.samplers(local, spec)
+    samplers = model.samplers(spec)
     name = next((sampler.weights.name for sampler in samplers if isinstance(sampler, LocalSampler)), model.name or "")
     recording = Recording(tuple(map(spec.asked, problems)), goal.traces, spec, (int(i), int(k)), model=name)
     try:

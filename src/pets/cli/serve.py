@@ -15,7 +15,7 @@ import pets.gateway
 from pets.arguments import Interval
 from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._terminal import say
-from pets.cli.options import HEADER, LocalModelOptions
+from pets.cli.options import HEADER, LocalModelOptions, local_settings
 from pets.core.money import Currency
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError
@@ -236,7 +236,7 @@ def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | 
     if not upstream.endpoint:
         if len(upstream.model) > 1:
             raise InputError("several models vote at servers: give --endpoint URL, or name one --model.")
-        return LocalSampler(next(iter(upstream.model), None), **local.settings)
+        return LocalSampler(next(iter(upstream.model), None), **local_settings(local.local))
     single = upstream.model[0] if len(upstream.model) == 1 else None
     if named := [name for name, value in (("model", single), ("local", local.local)) if value]:
         raise InputError(f"--{named[0]} is for a local model; with --endpoint, requests name theirs. Leave one out.")

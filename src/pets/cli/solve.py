@@ -13,16 +13,7 @@ from pets.cli._output import FORMAT_HELP, Format, check_output, count, print_row
 from pets.cli._ray import RayOptions
 from pets.cli._run import clock, given_up_words, kept_words, run_engine, run_jobs
 from pets.cli._terminal import echo, say
-from pets.cli.options import (
-    KEEP,
-    NEW,
-    OUTPUT,
-    LocalModelOptions,
-    ModelOptions,
-    QuestionOptions,
-    ServerOptions,
-    run_spec,
-)
+from pets.cli.options import KEEP, NEW, OUTPUT, ModelOptions, QuestionOptions, ServerOptions, run_spec
 from pets.core.money import amount_words
 from pets.engine import Engine, RunSpec
 from pets.engine.batch import batched
@@ -59,7 +50,6 @@ def solve(
     questions: str | None,
     run: SpecOptions,
     model: ModelOptions,
-    local: LocalModelOptions,
     ray: RayOptions,
     selection: QuestionOptions,
     dry_run: DryRunOptions,
@@ -100,7 +90,7 @@ def solve(
         check_output(to, questions)
         reason = "--to writes requests to a file and asks no server"
         run.refuse("batch", reason)
-        refuse_named(reason, ServerOptions, LocalModelOptions, RayOptions, DryRunOptions)
+        refuse_named(reason, ServerOptions, "local", RayOptions, DryRunOptions)
     spec = run_spec(run, model, question_set.sampling)
     spec = batched(spec, model.name or "") if spec.serving.batch_api else spec
     samplers: Sequence[Sampler]
@@ -108,9 +98,9 @@ def solve(
     if to is not None:
         samplers = [BatchSampler(NO_SERVER, model.name or "", files)]
     elif ray.ray is None:
-        samplers, servers = model.samplers(local, spec), model.servers
+        samplers, servers = model.samplers(spec), model.servers
     else:
-        samplers = ray.samplers(model.name, local, soft=spec.reading.soft)
+        samplers = ray.samplers(model.name, model.local, soft=spec.reading.soft)
         if "concurrency" not in run.said:
             spec = spec.with_options(concurrency=ray.in_flight(model.name, len(samplers)))
     engine_in = partial(

@@ -28,7 +28,7 @@ from pets.cli._run import (
 )
 from pets.cli._stdin import arriving_rows, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
-from pets.cli.options import KEEP, OUTPUT, LocalModelOptions, ModelOptions, QuestionOptions, ServerOptions, run_spec
+from pets.cli.options import KEEP, OUTPUT, ModelOptions, QuestionOptions, ServerOptions, run_spec
 from pets.core.money import amount_words
 from pets.core.tally import majority
 from pets.engine import Answer, RunSpec
@@ -56,7 +56,6 @@ def stream(
     questions: str | None,
     run: SpecOptions,
     model: ModelOptions,
-    local: LocalModelOptions,
     selection: QuestionOptions,
     plan: Path | None = option("The plan that `pets fit` made; without one, the stream teaches what it can."),
     store: str | None = KEEP,
@@ -88,7 +87,7 @@ def stream(
     if pool is not None:
         running = _replayed(pool, questions, said, fitted, selection.first)
     else:
-        running = _live(questions, said, fitted, model, local, selection, store)
+        running = _live(questions, said, fitted, model, selection, store)
     run_stream(running, output, resume=False)
 
 
@@ -201,7 +200,6 @@ def _live(
     said: SpecOptions,
     plan: StreamPlan | None,
     model: ModelOptions,
-    local: LocalModelOptions,
     selection: QuestionOptions,
     store: str | None,
 ) -> RunningStream:
@@ -209,7 +207,7 @@ def _live(
     question_set = _loaded(questions, selection)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     spec = run_spec(said, model, own, headers=tuple(sorted(model.headers)))
-    sources = Sources(model.samplers(local, spec), model.servers, model.name or "")
+    sources = Sources(model.samplers(spec), model.servers, model.name or "")
     problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
     spec = _planned(spec, plan, sources, problems, selection.first)
     source = None if problems is None else identity_of(spec, problems, sources.model)
@@ -239,7 +237,7 @@ def _replayed(
 ) -> RunningStream:
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
     reason = "--pool draws from recorded answers: no model is asked, nothing is kept"
-    refuse_named(reason, ModelOptions, LocalModelOptions, "fields", "store", *["first"] * (questions != STDIN))
+    refuse_named(reason, ModelOptions, "fields", "store", *["first"] * (questions != STDIN))
     typed.refuse("pool", reason)
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
