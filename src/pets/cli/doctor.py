@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -77,11 +77,7 @@ def doctor(
     served = _served_models(model)
     prices = {share.name: share.price for share in shares}
     say(_announcement(spec, served, prices, problems))
-    settings: dict[str, Any] = {
-        "headers": model.headers,
-        "timeout": spec.serving.timeout,
-        **local_settings(model.local),
-    }
+    settings = local_settings(model.local) | {"headers": model.headers, "timeout": spec.serving.timeout}
 
     async def diagnose_all() -> list[Diagnosis]:
         diagnoses = []

@@ -142,13 +142,10 @@ def cli(context: click.Context, config: Path | None) -> None:
 def find_config(verbs: Iterable[str]) -> ConfigFile | None:
     """The file of options in the current folder or the nearest one above it; another user's is refused."""
     try:
-        folder = Path.cwd()
-        path = folder / FILE_NAME
-        while not path.is_file():
-            if folder == folder.parent:
-                return None
-            folder = folder.parent
-            path = folder / FILE_NAME
+        here = Path.cwd()
+        path = next((path for folder in (here, *here.parents) if (path := folder / FILE_NAME).is_file()), None)
+        if path is None:
+            return None
         owner = path.stat().st_uid
     except OSError:  # the folder is gone, or one above it is closed to us
         return None
