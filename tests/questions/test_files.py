@@ -108,8 +108,8 @@ def test_a_field_that_stands_for_another_is_not_its_own(tmp_path):
     path = tmp_path / "mine.jsonl"
     path.write_text('{"body": "2 + 2?", "final": "4", "level": 3, "prompt": "not this", "answer": "nor this"}\n')
     fields = parse_fields(["question=body", "gold=final"])
-    (problem,) = read_questions(path, fields).problems
-    assert problem == Problem("1", Prompt.chat("2 + 2?"), "auto", "4", "3")
+    (problem,) = read_questions(path, fields=fields, answer_type="number").problems
+    assert problem == Problem("1", Prompt.chat("2 + 2?"), "number", "4", "3")
 
 
 @pytest.mark.parametrize(

@@ -70,24 +70,36 @@ class QuestionSet:
     sampling: Sampling = field(default_factory=Sampling)
 
 
-def read_questions(path: Path, fields: Mapping[str, str] | None = None) -> QuestionSet:
+def read_questions(
+    path: Path, sampling: Sampling | None = None, *, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
+) -> QuestionSet:
     """The questions of a file; the first bad line raises, with its number.
 
-    ``fields`` says under which name the file holds what.
+    ``fields`` says under which name the file holds what, ``answer_type`` how answers are read where a question does
+    not say so.
     """
     suffix = suffix_of(path)
     name = path.name[: -len(suffix)] if suffix else path.stem
     collects = gc.isenabled()
     gc.disable()  # questions make no cycles, and the collector would look at a million of them repeatedly
     try:
-        problems = tuple(problems_of(read_rows(path, noun="questions"), f'questions "{path.name}"', fields))
+        problems = tuple(stream_questions(path, fields=fields, answer_type=answer_type))
     finally:
         if collects:
             gc.enable()
-    return QuestionSet(name or path.name, problems)
+    return QuestionSet(name or path.name, problems, sampling or Sampling())
 
 
-def problems_of(rows: Iterable[FileRow], title: str, fields: Mapping[str, str] | None = None) -> Iterator[Problem]:
+def stream_questions(
+    path: Path, *, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
+) -> Iterator[Problem]:
+    """The questions of a file, one by one; the first bad line raises, with its number."""
+    return problems_of(read_rows(path, noun="questions"), f'questions "{path.name}"', fields, answer_type)
+
+
+def problems_of(
+    rows: Iterable[FileRow], title: str, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
+) -> Iterator[Problem]:
     """The question of each row, ``title`` being what messages call their source."""
     fields = fields or {}
     missing, types_only = set(fields.values()), "gold" not in fields
@@ -96,7 +108,7 @@ def problems_of(rows: Iterable[FileRow], title: str, fields: Mapping[str, str] |
         nonlocal types_only
         missing.difference_update(record)
         types_only = types_only and is_answer_type(record.get("answer")) and "answer_type" not in record
-        return problem_from(record, number, fields)
+        return problem_from(record, number, fields, answer_type)
 
     yield from unique_problems(rows, title, problem)
     if missing:  # a gold here and there may be missing, a name that no line has is a slip

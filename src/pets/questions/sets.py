@@ -195,7 +195,7 @@ def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) 
         if name in named_sets():
             raise InputError(f'"{name}" is a named set, whose fields are known: leave out --field.')
         raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
-    return read_questions(path, fields)
+    return read_questions(path, fields=fields)
 
 
 def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> QuestionSet:
