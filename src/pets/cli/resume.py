@@ -13,7 +13,7 @@ from pets.cli._run import kept_words, run_engine, run_jobs, write_answers
 from pets.cli._terminal import is_terminal, say
 from pets.cli.options import CODE, FIELDS, OUTPUT, STORE, LocalModelOptions, QuestionOptions, ServerOptions
 from pets.cli.solve import NO_SERVER
-from pets.cli.stream import resumed_stream, run_stream
+from pets.cli.stream import resumed_stream
 from pets.engine import Engine
 from pets.engine.batch import batch_samplers
 from pets.engine.resume import spec_of_run
@@ -86,7 +86,7 @@ def resume(
         refuse_named(f"run {run} is a stream", LocalModelOptions, RayOptions)
         changes = {"budget": kept.budget, "answer": kept.answer, **changed.said}
         running = resumed_stream(location, run, questions, plan, servers, QuestionOptions(fields=fields), **changes)
-        run_stream(running, output, resume=True)
+        running.run(output, resume=True)
         return
     if questions is not None:
         raise InputError(f'run {run} holds its questions: leave "{questions}" out.')

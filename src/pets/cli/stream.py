@@ -88,19 +88,7 @@ def stream(
         running = _replayed(pool, questions, said, fitted, selection.first)
     else:
         running = _live(questions, said, fitted, model, selection, store)
-    run_stream(running, output, resume=False)
-
-
-def run_stream(running: "RunningStream", output: Path | None, *, resume: bool) -> None:
-    """Run to the end or to Ctrl-C, each answer written as it comes; cut short, it exits as a shell expects."""
-    with growing_output(output, ("line", *ANSWER_COLUMNS), resume=resume) as running.write:
-        complete = running.run()
-    if not complete:
-        sys.exit(INTERRUPTED)
-    if not running.summary.questions and not resume:
-        say('No question was read: a line is {"id", "question"}, or a row of CSV under its head.')
-    if not running.summary.answered and (running.summary.questions or not resume):
-        sys.exit(NOTHING_ANSWERED)
+    running.run(output)
 
 
 @dataclass(slots=True)
@@ -121,16 +109,22 @@ class RunningStream:
     write: Callable[[Mapping[str, Any]], object] = field(init=False)
     _stream: Stream = field(init=False)
 
-    def run(self) -> bool:
-        """Run to the end; False if it was stopped before."""
-        self._stream = self.make(self._print)
-        driver = self._stream.driver
-        with kept_words_said(
-            self._stream, lambda: driver.allocator.budget.spent > 0, lambda: driver.settlement.traces_abandoned
-        ):
-            asyncio.run(self._run())
-        self._print_summary()
-        return not driver.stops.drained
+    def run(self, output: Path | None, *, resume: bool = False) -> None:
+        """Run to the end or to Ctrl-C, each answer written as it comes; cut short, it exits as a shell expects."""
+        with growing_output(output, ("line", *ANSWER_COLUMNS), resume=resume) as self.write:
+            self._stream = self.make(self._print)
+            driver = self._stream.driver
+            with kept_words_said(
+                self._stream, lambda: driver.allocator.budget.spent > 0, lambda: driver.settlement.traces_abandoned
+            ):
+                asyncio.run(self._run())
+            self._print_summary()
+        if driver.stops.drained:
+            sys.exit(INTERRUPTED)
+        if not self.summary.questions and not resume:
+            say('No question was read: a line is {"id", "question"}, or a row of CSV under its head.')
+        if not self.summary.answered and (self.summary.questions or not resume):
+            sys.exit(NOTHING_ANSWERED)
 
     async def _run(self) -> None:
         async with self._stream as running:
