@@ -17,7 +17,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from pets.cli._run import INTERRUPTED, interruptible, outage_words, progress_table, watch_outages
+from pets.cli._run import interruptible, outage_words, progress_table, watch_outages
+from pets.cli.main import INTERRUPTED
 from pets.engine import Snapshot
 from pets.engine.fetch import Outage
 from pets.engine.progress import ExpectedConsistency

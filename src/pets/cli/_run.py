@@ -17,6 +17,7 @@ from rich.table import Table
 from pets.answers.auto import kinds_words
 from pets.cli._output import SafeConsole, count, write_output
 from pets.cli._terminal import say
+from pets.cli.main import INTERRUPTED
 from pets.core.allocator import Allocator
 from pets.core.money import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
@@ -32,8 +33,7 @@ from pets.tabular import read_rows, suffix_of
 from pets.types import Usage
 
 ANSWER_COLUMNS = tuple(field.name for field in fields(Answer))
-INTERRUPTED = 128 + signal.SIGINT  # exit codes
-NOTHING_ANSWERED = 1
+NOTHING_ANSWERED = 1  # the exit code
 NOT_FOUND = 404  # the status
 MODELS_SHOWN = 10
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

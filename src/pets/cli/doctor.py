@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import NamedTuple
 
 import click
@@ -79,17 +80,12 @@ def doctor(
     say(_announcement(spec, served, prices, problems))
     settings = local_settings(model.local) | {"headers": model.headers, "timeout": spec.serving.timeout}
 
-    async def diagnose_all() -> list[Diagnosis]:
-        diagnoses = []
-        for own in served:
+    def sampler_at(own: ServedModel, url: str, name: str) -> Sampler:
+        return make_samplers([url] if url else [], name if url else own.model, key=own.key, **settings)[0]
 
-            def made(url: str, name: str, own: ServedModel = own) -> Sampler:
-                return make_samplers([url] if url else [], name if url else own.model, key=own.key, **settings)[0]
-
-            diagnoses.append(await diagnose(own.server, own.model, made, problems, spec))
-        return diagnoses
-
-    diagnoses = asyncio.run(diagnose_all())
+    diagnoses = [
+        asyncio.run(diagnose(own.server, own.model, partial(sampler_at, own), problems, spec)) for own in served
+    ]
     forecasts = []
     for diagnosis in diagnoses:
         alone = spec.with_options(price=prices.get(diagnosis.model, price))

@@ -10,8 +10,8 @@ import click
 
 from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._output import count, progress_bar
-from pets.cli._run import INTERRUPTED
 from pets.cli._terminal import say
+from pets.cli.main import INTERRUPTED
 from pets.cli.options import ModelOptions, QuestionOptions, run_spec
 from pets.engine.progress import wilson
 from pets.engine.record import Recording, record, summarize_recording

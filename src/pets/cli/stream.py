@@ -17,7 +17,6 @@ from pets.cli._groups import SpecOptions, option, refuse_named, verb
 from pets.cli._output import check_output, count, growing_output
 from pets.cli._run import (
     ANSWER_COLUMNS,
-    INTERRUPTED,
     NOTHING_ANSWERED,
     answered_words,
     answers_in,
@@ -28,6 +27,7 @@ from pets.cli._run import (
 )
 from pets.cli._stdin import arriving_rows, problems_in, replayed_problem, spoken_problem
 from pets.cli._terminal import say
+from pets.cli.main import INTERRUPTED
 from pets.cli.options import KEEP, OUTPUT, ModelOptions, QuestionOptions, ServerOptions, run_spec
 from pets.core.money import amount_words
 from pets.core.tally import majority
@@ -43,10 +43,9 @@ from pets.lab.labelled import RAW, read_answers
 from pets.plans import Drift, StreamPlan, read_plan
 from pets.pools import read_pool
 from pets.questions import Problem, QuestionSet, parse_fields
-from pets.questions.files import AUTO
+from pets.questions.files import AUTO, STDIN
 from pets.samplers import Sampling
 
-STDIN = "-"
 POOL: Any = option("Draw from this recorded pool instead of a model.", kind=click.Path(path_type=Path))
 
 
