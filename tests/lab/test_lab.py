@@ -132,7 +132,7 @@ def test_mistakes_are_told_before_anything_runs(build):
         replay([build(), build()], ["okg"])
     with pytest.raises(InputError, match="8 questions are too few for 10"):
         replay([build(questions=8)], ["price"])
-    with pytest.raises(InputError, match="whole or disjoint"):
+    with pytest.raises(InputError, match="expected one of 'whole', 'disjoint'"):
         ReplayConfig(reference="half")
 
 

@@ -158,7 +158,7 @@ def test_frontier_rises_is_concave_and_ends_at_one(counts, size):
     assert (x[0], y[0]) == (0.0, 0.0) and (slopes > 0).all() and (np.diff(slopes) < 0).all()
     assert y[-1] == pytest.approx(1.0, abs=1e-12) and x[-1] <= size
     assert frontier.traces_at(1.0) == x[-1] and consistency_at(frontier, size) == y[-1]
-    assert follow(Lattice.of(counts, size), lambda counts: False) == pytest.approx((size, 1.0))
+    assert Lattice.of(counts, size).follow(lambda counts: False) == pytest.approx((size, 1.0))
 
 
 @pytest.mark.parametrize(("counts", "size"), [(POOL, 9), (THREE, 12)])
@@ -173,18 +173,6 @@ def consistency_at(frontier, traces):
     return float(np.interp(traces, frontier.traces, frontier.consistency))
 
 
-def follow(lattice, stop):
-    """Mean traces and self-consistency of a rule that stops or not by the counts (descending) and then votes."""
-    traces = consistency = np.zeros(0)
-    for layer in reversed(lattice.layers):
-        vote = layer.chances[np.arange(len(layer.votes)), layer.votes.argmax(axis=1)] * layer.votes.any(axis=1)
-        counts = (tuple(sorted(filter(None, row), reverse=True)) for row in layer.votes.tolist())
-        stops = np.array([layer is lattice.layers[-1] or stop(row) for row in counts])
-        consistency = np.where(stops, vote, layer.step @ consistency)
-        traces = np.where(stops, 0.0, 1.0 + layer.step @ traces)
-    return float(traces[0]), float(consistency[0])
-
-
 def asc(threshold, size):
     rule = ASC(threshold=threshold, cap=size)
     return lambda counts: rule.quota(Tally(counts), View()) == sum(counts)
@@ -193,7 +181,7 @@ def asc(threshold, size):
 @pytest.mark.parametrize(("counts", "size"), [(POOL, 9), (THREE, 12)])
 @pytest.mark.parametrize("threshold", [0.6, 0.8, 0.9, 0.95, 0.99, 0.999])
 def test_asc_never_beats_it(counts, size, threshold):
-    traces, consistency = follow(Lattice.of(counts, size), asc(threshold, size))
+    traces, consistency = Lattice.of(counts, size).follow(asc(threshold, size))
     assert consistency <= consistency_at(optimal_frontier(counts, size), traces) + 1e-6
 
 
@@ -203,7 +191,7 @@ def test_a_replay_agrees_with_a_rule_followed_exactly(build):
     lattice = Lattice.of(votes_alone(read_answers(pool), 8)[0], 8)
     (pool_result,) = replay([pool], ["asc"], repetitions=400, size=8)
     result = pool_result.result("asc")
-    exact = np.array([follow(lattice, asc(value, 8)) for value in result.values]).T
+    exact = np.array([lattice.follow(asc(value, 8)) for value in result.values]).T
     error = np.array([result.traces.std(axis=0), result.consistency.std(axis=0)]) / np.sqrt(400)
     assert (np.abs(mean_curve(result) - exact) <= 4 * error + 1e-9).all()
 

@@ -123,6 +123,17 @@ class Lattice:
             traces = np.where(stop, 0.0, more)
         return traces[0], consistency[0]
 
+    def follow(self, stop: Callable[[tuple[int, ...]], bool]) -> tuple[float, float]:
+        """Mean traces and self-consistency of a rule that stops or not by the counts (descending) and then votes."""
+        traces = consistency = np.zeros(0)
+        for layer in reversed(self.layers):
+            vote = layer.chances[np.arange(len(layer.votes)), layer.votes.argmax(axis=1)] * layer.votes.any(axis=1)
+            counts = (tuple(sorted(filter(None, row), reverse=True)) for row in layer.votes.tolist())
+            stops = np.array([layer is self.layers[-1] or stop(row) for row in counts])
+            consistency = np.where(stops, vote, layer.step @ consistency)
+            traces = np.where(stops, 0.0, 1.0 + layer.step @ traces)
+        return float(traces[0]), float(consistency[0])
+
 
 def optimal_frontier(
     counts: Sequence[Sequence[int]], size: int, *, zone: float = 0.0, tolerance: float = 1e-6
