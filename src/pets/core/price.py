@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import pairwise, repeat
 from operator import itemgetter
 
 import numpy as np
@@ -194,13 +194,13 @@ def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int]
     True
     """
     rng, questions = np.random.default_rng(0), sum(batch.values())
-    tallies = [tally for tally, number in batch.items() for _ in range(number)] if questions <= REDRAWN else list(batch)
+    tallies = list(Counter(batch).elements() if questions <= REDRAWN else batch)
     picks = Counter([tallies[len(tallies) * place // REDRAWN] for place in range(REDRAWN)])
     paths: list[_Path] = []
     for tally, number in picks.items():
         paths += _traced_on(tally, prior, min(cap - tally.returned, MOST_TRACED_ON), number, rng)
     indices: dict[tuple[Tally, tuple[int, ...], int], float] = {}  # questions meet the same few states
-    lowest = [(-math.inf, place) for place in range(len(paths))]  # of each path's indices so far, times -1
+    lowest = list(zip(repeat(-math.inf), range(len(paths)), strict=False))  # of each path's indices so far, times -1
     for _ in range(len(paths) + int(traces * REDRAWN / max(1, questions))):
         if not lowest:
             break
@@ -248,14 +248,15 @@ def _traced_on(tally: Tally, prior: LearnedPrior, most: int, number: int, rng: n
     if most <= 0:
         return []
     labels = list(dict(Counter(filter(None, tally.answers)).most_common()))
-    sure = [confidence for confidence in tally.confidences if confidence is not None]
-    base = replace(tally, counts=(), nulls=0, pending=0, extra=0)
+    base, confidence = replace(tally, counts=(), nulls=0, pending=0, extra=0), 1.0
     if not labels:  # of a policy that sees counts: questions of one length class meet the same states
         base = replace(base, mean_tokens=0.0, question="")
+    elif sure := [confidence for confidence in tally.confidences if confidence is not None]:
+        confidence = sum(sure) / len(sure)
     paths = []
     for _ in range(number):
-        votes, confidence = dict(enumerate(tally.counts)), sum(sure) / len(sure) if sure else 1.0
-        paths.append(_Path(base, votes, tally.nulls, redrawn(tally, prior, most, rng), labels, confidence))
+        votes, traces = dict(enumerate(tally.counts)), redrawn(tally, prior, most, rng)
+        paths.append(_Path(base, votes, tally.nulls, traces, labels, confidence))
     return paths
 
 

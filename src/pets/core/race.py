@@ -54,7 +54,7 @@ def fewest(more: Callable[[Tally], int], tally: Tally) -> int:
     >>> fewest(lambda tally: int(tally.counts[0] < 5), Tally((3, 2)))
     2
     """
-    m, state = 0, replace(tally, pending=0)
+    m, state = 0, replace(tally, pending=0) if tally.pending else tally
     for _ in range(MOST_LOOKS):
         votes = more(state)
         if votes <= 0:
@@ -71,7 +71,8 @@ def with_leader_votes(tally: Tally, votes: int) -> Tally:
     ('A', 'B', 'A', 'A', 'A')
     """
     first, *others = tally.counts or (0,)
-    grown = replace(tally, counts=(first + votes, *others))
+    counts, before = (first + votes, *others), (tally.nulls, tally.pending, tally.options, tally.rounds, tally.mark)
+    grown = Tally(counts, *before, tally.mean_tokens, tally.question, extra=tally.extra)
     if tally.counts and not tally.answers:
         return grown  # of a policy that sees counts
     cast = [answer for answer in tally.answers if answer is not None]

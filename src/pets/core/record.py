@@ -100,8 +100,9 @@ class Record:
             firsts = self.firsts
             if firsts is not None and trace.number < firsts.get(answer, trace.number + 1):
                 firsts[answer] = trace.number
-                by_launch = sorted(self.votes, key=lambda label: firsts.get(label, math.inf))
-                self.votes = {label: self.votes[label] for label in by_launch}  # the tie rule
+                if trace.number < max(firsts.values()) or len(firsts) < len(self.votes):  # else it is in its place
+                    by_launch = sorted(self.votes, key=lambda label: firsts.get(label, math.inf))
+                    self.votes = {label: self.votes[label] for label in by_launch}  # the tie rule
         self.returned += 1
         self.tokens += trace.tokens
         if self.traces is not None:

@@ -34,6 +34,7 @@ class PricedQueue(Queue[IndexPolicy]):
     def __init__(self, policy: IndexPolicy, budget: Budget, hurry: float | None = None) -> None:
         super().__init__(policy, budget.cap)
         self._budget, self._hurry, self._warmup = budget, hurry, policy.warmup
+        self._size = 0  # questions
         self._price: float | None = None  # as an index; None: to be found before the next launch
         self._share = 0.0  # traces of each question that may be in flight in any case
 
@@ -106,11 +107,6 @@ class PricedQueue(Queue[IndexPolicy]):
         if launched >= self._cap:
             return -math.inf
         return math.inf if launched < self._warmup else self.policy.index(tally, self._view)
-
-    @property
-    @abstractmethod
-    def _size(self) -> int:
-        """How many questions there are."""
 
     @abstractmethod
     def _rank_all(self) -> None:

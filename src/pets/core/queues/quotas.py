@@ -8,8 +8,8 @@ so that a promise is never broken: the paper's ``b_t <= R_t - K0 (H_t - 1)`` for
 tokens or money ``affordable`` is what the mean cost so far makes likely; launches still wait for their whole hold.
 A question that must wait for what is held by traces in flight is looked at again when they are back.
 
-In a race (:mod:`pets.core.race`) a grant is looked at whenever a trace is back: it is as wide as the race, and shrinks
-with it. Over all questions the traces that must come back before one can be settled go before speculative ones.
+In a race (:mod:`pets.core.race`) a grant is looked at when traces are back: it is as wide as the race, and shrinks with
+it. Over all questions the traces that must come back before one can be settled go before speculative ones.
 
 With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far, else the declared N.
 """
@@ -65,7 +65,8 @@ class QuotaQueue(Queue[QuotaPolicy]):
         self._grants: dict[int, _Grant] = {}  # by position
         self._arrived = 0  # questions ever
         self._fresh: deque[_Grant] = deque()  # arrived, nothing granted yet
-        self._short: list[_Grant] = []  # wait for money that is held by traces in flight
+        # By position: those that wait for money that is held by traces in flight, and races of which traces are back.
+        self._due: dict[int, _Grant] = {}
         self._stops: deque[int] = deque(maxlen=STOPS_KEPT)
         self._heap: list[tuple[bool, int, int, int]] = []  # speculative ones last
         self._owed = 0  # granted and not launched
@@ -97,17 +98,22 @@ class QuotaQueue(Queue[QuotaPolicy]):
         return launches
 
     def look(self) -> None:
-        """Grant what is to be granted to questions that arrived, or wait for money."""
-        short, self._short = self._short, []
-        for grant in short:
+        """Grant what is to be granted to questions that arrived, wait for money, or race."""
+        due, self._due = self._due, {}
+        for grant in due.values():
             self._decide(grant)
         while self._fresh:
             self._decide(self._fresh.popleft())
 
     def told(self, record: Record, before: int) -> None:
-        """The prefix grew; a grant that is used up and has come back is looked at again."""
+        """The prefix grew; a grant that is used up and has come back is looked at again.
+
+        That of a race is when the next launch is asked for: traces that come together are looked at once.
+        """
         grant = self._grants[record.position]
-        if record.hurry is not None or (grant.owed == 0 and record.pending == 0):
+        if record.hurry is not None:
+            self._due[record.position] = grant
+        elif grant.owed == 0 and record.pending == 0:
             self._decide(grant)
 
     def taken_back(self, record: Record) -> None:
@@ -115,7 +121,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
         grant = self._grants[record.position]
         self._count(grant, launched=-1)
         if record.hurry is not None:
-            self._decide(grant)
+            self._due[record.position] = grant
 
     @property
     def promised(self) -> int:
@@ -128,9 +134,9 @@ class QuotaQueue(Queue[QuotaPolicy]):
         self._close(grant)
         self._owed -= grant.owed
         self._owed_final -= grant.owed
-        for waiting in (self._fresh, self._short):
-            if grant in waiting:
-                waiting.remove(grant)
+        self._due.pop(record.position, None)
+        if grant in self._fresh:
+            self._fresh.remove(grant)
 
     def fewest(self, record: Record) -> int:
         """As :meth:`Queue.fewest`; one that has stopped is settled."""
@@ -139,6 +145,8 @@ class QuotaQueue(Queue[QuotaPolicy]):
 
     def stopped(self, record: Record) -> bool:
         """Whether nothing more is in sight for this question: the policy has had enough, or the budget is used up."""
+        if (due := self._due.pop(record.position, None)) is not None:
+            self._decide(due)
         return self._grants[record.position].stopped
 
     def has_enough(self, record: Record) -> bool:
@@ -230,7 +238,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
         if extra > 0:
             self._extend(grant, extra)
         elif wanted > 0 and self._budget.reserved and not self._budget.currency.counts_traces:
-            self._short.append(grant)  # what is in flight may cost less than is held for it
+            self._due[record.position] = grant  # what is in flight may cost less than is held for it
         else:
             self._stop(grant)
 
@@ -255,7 +263,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
         if granted or record.pending:
             return
         if m and self._budget.reserved and not self._budget.currency.counts_traces:
-            self._short.append(grant)  # what is in flight may cost less than is held for it
+            self._due[record.position] = grant  # what is in flight may cost less than is held for it
         else:
             self._stop(grant)
 

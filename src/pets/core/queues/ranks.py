@@ -29,6 +29,7 @@ class RankQueue(PricedQueue):
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
+        self._size += 1
         self._records[record.position] = record
         self._rank(record)
 
@@ -56,19 +57,16 @@ class RankQueue(PricedQueue):
 
     def remove(self, record: Record) -> None:
         """Serve the question no more."""
+        self._size -= 1
         del self._records[record.position], self._versions[record.position]
 
     def _rank_all(self) -> None:
         for record in self._records.values():
             self._rank(record)
 
-    @property
-    def _size(self) -> int:
-        return len(self._records)
-
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally."""
-        return {record.tally(): 1 for record in self._records.values()}
+        return dict.fromkeys(map(Record.tally, self._records.values()), 1)
 
     def _rank(self, record: Record) -> None:
         version = self._versions[record.position] = self._versions.get(record.position, 0) + 1

@@ -10,9 +10,9 @@ Order: highest score first, equal scores by state key, within a state the questi
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import chain
+from operator import attrgetter
 
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
@@ -35,16 +35,12 @@ class _State:
     """A belief state: the questions in it, its score and turn once they are needed, and the states after it."""
 
     key: Key
+    tally: Tally
     members: dict[Record, None] = field(default_factory=dict)
     after: dict[int, "_State"] = field(default_factory=dict)  # by event
     score: float | None = None
     turn: int | None = None
     queued: bool = False  # in the heap, about to be, or never to be
-
-    @property
-    def tally(self) -> Tally:
-        counts, nulls, pending, options, mark, _ = self.key
-        return Tally(counts, nulls, pending, options or None, mark=mark)
 
 
 class StateQueue(PricedQueue):
@@ -61,6 +57,7 @@ class StateQueue(PricedQueue):
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored."""
+        self._size += 1
         mark = length_class(self._edges, record.mean_tokens)
         cancelled = record.cancelled if self._cap < math.inf else 0
         self._put(
@@ -76,8 +73,8 @@ class StateQueue(PricedQueue):
                 state = self._unscored.pop()
                 if not state.members:
                     state.queued = False
-                elif self._score(state) > -math.inf and self._turn_of(state) < ENOUGH:
-                    heappush(heap, (*self._rank(state), state.key, state))
+                elif (rank := self._rank(state))[0] < ENOUGH:
+                    heappush(heap, (*rank, state.key, state))
             if not heap:
                 break
             state = heap[0][3]
@@ -117,6 +114,7 @@ class StateQueue(PricedQueue):
 
     def remove(self, record: Record) -> None:
         """Serve the question no more."""
+        self._size -= 1
         del record.state.members[record]
 
     def stopped(self, record: Record) -> bool:
@@ -131,7 +129,7 @@ class StateQueue(PricedQueue):
 
     def _rank_all(self) -> None:
         if self.policy.length_edges != self._edges:  # put every question where it now belongs, in the order it stood
-            self._edges, records = self.policy.length_edges, self._records()
+            self._edges, records, self._size = self.policy.length_edges, self._records(), 0
             for state in self._states.values():
                 state.members.clear()
             for record in records:
@@ -139,25 +137,31 @@ class StateQueue(PricedQueue):
         self._heap.clear()
         for state in self._states.values():
             state.turn, state.queued = None, bool(state.members)
-        self._unscored = [state for state in self._states.values() if state.queued]
+        self._unscored = list(filter(attrgetter("queued"), self._states.values()))
 
     def batch(self) -> Mapping[Tally, int]:
         """How many questions stand in each state; where lengths matter, a sample of the questions themselves."""
         if self.policy.marks:
             records = self._records()
-            return {record.tally(): 1 for record in records[:: len(records) // LENGTH_SAMPLE + 1]}
+            return dict.fromkeys(map(Record.tally, records[:: len(records) // LENGTH_SAMPLE + 1]), 1)
         batch: Counter[Tally] = Counter()
-        for key, state in self._states.items():
+        for state in self._states.values():
             if state.members:
-                batch[Tally(*key[:3], key[3] or None)] += len(state.members)
+                batch[replace(state.tally, mark=0)] += len(state.members)
         return batch
 
     def _records(self) -> list[Record]:
         """Every question, state by state in the order of their keys: a restored queue lists them alike."""
-        return list(chain(*(self._states[key].members for key in sorted(self._states))))
+        records: list[Record] = []
+        for key in sorted(self._states):
+            records += self._states[key].members
+        return records
 
     def _state(self, key: Key) -> _State:
-        return self._states.get(key) or self._states.setdefault(key, _State(key))
+        if (state := self._states.get(key)) is None:
+            counts, nulls, pending, options, mark, _ = key
+            state = self._states[key] = _State(key, Tally(counts, nulls, pending, options or None, mark=mark))
+        return state
 
     def _put(self, record: Record, state: _State) -> None:
         """A question is in this state now. The state is scored when a launch is asked for, if it has questions then."""
@@ -183,19 +187,12 @@ class StateQueue(PricedQueue):
         after = state.after[event] = self._state((counts, nulls, pending, options, mark, cancelled))
         return after
 
-    @property
-    def _size(self) -> int:
-        return sum(len(state.members) for state in self._states.values())
-
     def _rank(self, state: _State) -> tuple[int, float]:
-        """When a state is served: by its turn, then by its score."""
-        return self._turn_of(state), -self._score(state)
-
-    def _turn_of(self, state: _State) -> int:
-        """As :meth:`_turn`, worked out once for each price."""
+        """When a state is served: by its turn, worked out once for each price, then by its score."""
+        score = self._score(state)
         if state.turn is None:
-            state.turn = self._turn(state.tally)
-        return state.turn
+            state.turn = self._turn(state.tally) if score > -math.inf else ENOUGH
+        return state.turn, -score
 
     def _score(self, state: _State) -> float:
         """+inf within the warm-up, -inf at the cap, else the policy's index; worked out when first needed."""

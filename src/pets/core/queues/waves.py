@@ -114,7 +114,7 @@ class WaveQueue(Queue[IndexPolicy]):
         """Every question's tally; where lengths matter, of a sample of the questions."""
         records = list(self._records.values())
         if self.policy.marks:
-            return {record.tally(): 1 for record in records[:: len(records) // LENGTH_SAMPLE + 1]}
+            return dict.fromkeys(map(Record.tally, records[:: len(records) // LENGTH_SAMPLE + 1]), 1)
         return {tally: len(alike) for tally, alike in self._states().items()}
 
     def skip_waves(self, waves: int) -> None:
