@@ -160,7 +160,7 @@ def test_a_job_can_fail_validation_on_purpose(connect):
 
 def upload(batches, *rows):
     file = batches.upload("wave.jsonl", "batch", jsonl(*rows))
-    return batches.create({"input_file_id": file.id, "endpoint": CHAT, "completion_window": "24h"})["id"]
+    return batches.create({"input_file_id": file["id"], "endpoint": CHAT, "completion_window": "24h"})["id"]
 
 
 def test_a_job_takes_the_time_of_its_longest_trace_and_is_late_on_demand():

@@ -1,36 +1,34 @@
 """Faults come at their rates, from a seeded generator."""
 
-import random
-
 import pytest
 
 from pets.errors import InputError
 from pets.mock import DistributionAnswers, Faults, MockModel, RequestLimit
 from pets.mock.completions import CompletionRequest
-from pets.mock.faults import (
-    FATAL_FAULTS,
-    RESPONSE_FAULTS,
-    draw_fatal_fault,
-    draw_response_faults,
-)
+from pets.mock.faults import FATAL_FAULTS, RESPONSE_FAULTS
+
+
+def faults_of(faults, number, **settings):
+    """What befalls so many requests: the fatal faults in order, and how often each other one came."""
+    mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}, tokens=1), faults=faults, **settings)
+    requests = [CompletionRequest(True, ("q",), n=2, seed=seed, top=0) for seed in range(number)]
+    fatal = [mock.fatal_fault(request) for request in requests]
+    mock.stats.faults.clear()
+    late = [mock.respond(request)[1] for request in requests]
+    assert sum(late) == mock.stats.faults["slow"]
+    return fatal, dict(mock.stats.faults)
 
 
 def test_every_fault_comes_at_its_rate_and_in_the_same_order_for_the_same_seed():
     faults = Faults(**dict.fromkeys(FATAL_FAULTS, 0.1), **dict.fromkeys(RESPONSE_FAULTS, 0.3))
-    spoiled = [[draw_fatal_fault(faults, rng) for _ in range(20_000)] for rng in (random.Random(1), random.Random(1))]
-    assert spoiled[0] == spoiled[1]
-    assert all(spoiled[0].count(name) / 20_000 == pytest.approx(0.1, abs=0.01) for name in FATAL_FAULTS)
-    rng = random.Random(2)
-    bent = [draw_response_faults(faults, rng) for _ in range(20_000)]
-    assert all(
-        sum(name in bends for bends in bent) / 20_000 == pytest.approx(0.3, abs=0.015) for name in RESPONSE_FAULTS
-    )
+    first, same, other = (faults_of(faults, 4000, seed=seed) for seed in (1, 1, 2))
+    assert first == same != other
+    assert all(first[0].count(name) / 4000 == pytest.approx(0.1, abs=0.02) for name in FATAL_FAULTS)
+    assert all(first[1][name] / 4000 == pytest.approx(0.3, abs=0.03) for name in RESPONSE_FAULTS)
 
 
 def test_without_faults_none_comes():
-    rng = random.Random(0)
-    assert {draw_fatal_fault(Faults(), rng) for _ in range(1000)} == {None}
-    assert {draw_response_faults(Faults(), rng) for _ in range(1000)} == {frozenset()}
+    assert faults_of(Faults(), 100) == ([None] * 100, {})
 
 
 @pytest.mark.parametrize(
@@ -71,10 +69,10 @@ def test_a_bucket_fills_evenly_and_no_further_than_its_limit():
 def test_a_request_meets_its_faults_in_whatever_order_requests_come():
     requests = [CompletionRequest(True, (f"q{number % 20}",), seed=number // 20) for number in range(200)]
 
-    def faults_of(order):
+    def fatal_faults_of(order):
         mock = MockModel(DistributionAnswers({"q": {"A": 1.0}}), faults=Faults(half_body=0.3, hang=0.2))
         return {request: (mock.fatal_fault(request), mock.fatal_fault(request)) for request in order}
 
-    first = faults_of(requests)
-    assert first == faults_of(reversed(requests))
+    first = fatal_faults_of(requests)
+    assert first == fatal_faults_of(reversed(requests))
     assert len({again for _, again in first.values()}) == 3  # a request that is tried again has another chance

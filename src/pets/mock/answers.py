@@ -7,10 +7,11 @@ and number of clients.
 import hashlib
 import math
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,23 +23,32 @@ STRETCH_SEEDS = 1 << 16  # seeds in a row that walk through one permutation of a
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-class AnswerSource(Protocol):
-    """Questions with the traces that can be drawn for each."""
+class AnswerSource(ABC):
+    """Questions with the traces that can be drawn for each; one whose length is not recorded has about ``tokens``."""
+
+    def __init__(self, questions: Mapping[str, Any], tokens: int, seed: int) -> None:
+        if tokens < 1:
+            raise InputError(f"a trace has at least 1 token on average; got {tokens}.")
+        self._questions, self._tokens, self._seed = questions, tokens, seed
 
     def ids(self) -> Iterator[str]:
-        """Every question, in order."""
+        """Every question, in the order given."""
+        return iter(self._questions)
 
+    @abstractmethod
     def draw(self, question: str, seed: int) -> TraceSpec:
         """The trace that this seed stands for."""
 
+    @abstractmethod
     def greedy(self, question: str) -> TraceSpec:
         """The trace at temperature 0: the population's vote."""
 
     def gold(self, question: str) -> str | None:
         """The right answer, where it is known."""
+        return None
 
 
-class PoolAnswers:
+class PoolAnswers(AnswerSource):
     """The traces of a recorded pool.
 
     Seeds that count up walk through a question's traces in a shuffled order, each trace once before any comes again;
@@ -52,13 +62,8 @@ class PoolAnswers:
     """
 
     def __init__(self, pool: Pool, *, tokens: int = 64, seed: int = 0) -> None:
-        self._questions = {question.id: question for question in pool.questions}
-        self._tokens, self._seed = _check_length(tokens), seed
+        super().__init__({question.id: question for question in pool.questions}, tokens, seed)
         self._order = lru_cache(maxsize=4096)(self._shuffled)
-
-    def ids(self) -> Iterator[str]:
-        """Every question, as in the pool."""
-        return iter(self._questions)
 
     def draw(self, question: str, seed: int) -> TraceSpec:
         """The recorded trace at the seed's place in the walk."""
@@ -73,7 +78,8 @@ class PoolAnswers:
 
     def gold(self, question: str) -> str | None:
         """As recorded."""
-        return self._questions[question].gold
+        gold: str | None = self._questions[question].gold
+        return gold
 
     def _shuffled(self, question: str, stretch: int) -> list[int]:
         order = list(range(len(self._questions[question].answers)))
@@ -87,7 +93,7 @@ class PoolAnswers:
         return TraceSpec(question.answers[index], max(1, length), confidence, _uniform(question.id, index, 2))
 
 
-class DistributionAnswers:
+class DistributionAnswers(AnswerSource):
     """Known answer distributions; what they leave of 1 is the chance of no answer. Seeds are independent draws.
 
     >>> answers = DistributionAnswers({"q": {"yes": 0.75, "no": 0.2}})
@@ -99,17 +105,13 @@ class DistributionAnswers:
     def __init__(self, answers: Mapping[str, Mapping[str, float]], *, tokens: int = 64, seed: int = 0) -> None:
         if not answers:
             raise InputError("there are no questions; give at least one, with its answers and their probabilities.")
-        self._answers = {question: _check_chances(question, chances) for question, chances in answers.items()}
-        self._tokens, self._seed = _check_length(tokens), seed
-
-    def ids(self) -> Iterator[str]:
-        """Every question, in the order given."""
-        return iter(self._answers)
+        chances = {question: _check_chances(question, chances) for question, chances in answers.items()}
+        super().__init__(chances, tokens, seed)
 
     def draw(self, question: str, seed: int) -> TraceSpec:
         """An answer with its probability."""
         left = _uniform(question, seed, self._seed)
-        for answer, chance in self._answers[question].items():
+        for answer, chance in self._questions[question].items():
             left -= chance
             if left < 0:
                 return self._trace(question, answer, seed)
@@ -117,18 +119,14 @@ class DistributionAnswers:
 
     def greedy(self, question: str) -> TraceSpec:
         """The likeliest answer, the first of equals; none where none has any probability."""
-        chances = self._answers[question]
+        chances = self._questions[question]
         best = max(chances, key=chances.__getitem__, default=None)
         return self._trace(question, best if best is not None and chances[best] > 0 else None, 0)
-
-    def gold(self, question: str) -> str | None:
-        """Unknown."""
-        return None
 
     def _trace(self, question: str, answer: str | None, seed: int) -> TraceSpec:
         length = round(self._tokens * (0.5 + _uniform(question, seed, f"{self._seed} tokens")))
         mood = _uniform(question, seed, f"{self._seed} confidence")
-        shares = tuple(self._answers[question].items()) if length <= 1 else ()
+        shares = tuple(self._questions[question].items()) if length <= 1 else ()
         return TraceSpec(answer, max(1, length), None, mood, shares)
 
 
@@ -160,12 +158,6 @@ def _check_chances(question: str, chances: Mapping[str, float]) -> dict[str, flo
     if (total := math.fsum(chances.values())) > 1 + 1e-6:
         raise InputError(f"question {question!r}: the probabilities add up to {total:g}; give at most 1.")
     return dict(chances)
-
-
-def _check_length(tokens: int) -> int:
-    if tokens < 1:
-        raise InputError(f"a trace has at least 1 token on average; got {tokens}.")
-    return tokens
 
 
 def _uniform(*key: object) -> float:

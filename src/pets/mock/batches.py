@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pets.mock.completions import CompletionResponse
 from pets.mock.faults import BatchFault
@@ -25,29 +25,16 @@ ENDPOINTS = {"/v1/chat/completions": True, "/v1/completions": False}  # whether 
 EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 CANCELLED = ("batch_cancelled", "This request was not executed: the batch was cancelled.")
 WINDOW_S = 24 * 3600
-JOB_FAULTS: tuple[BatchFault, ...] = (
-    "batch_expired",
-    "batch_partial",
-    "batch_invalid",
-)
+JOB_FAULTS: tuple[BatchFault, ...] = ("batch_expired", "batch_partial", "batch_invalid")
 
 Ending = Literal["completed", "expired", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file that was uploaded, or that a job wrote."""
+class StoredFile(NamedTuple):
+    """A file that was uploaded, or that a job wrote: the file object that clients see, and its content."""
 
-    id: str
-    name: str
-    purpose: str
+    about: dict[str, Any]
     content: bytes
-    created: int
-
-    def to_plain(self) -> dict[str, Any]:
-        """The file object."""
-        size = {"bytes": len(self.content), "created_at": self.created, "filename": self.name}
-        return {"id": self.id, "object": "file", **size, "purpose": self.purpose, "status": "processed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +70,7 @@ class MockBatches:
 
     # -- files ----------------------------------------------------------------------------------------------------
 
-    def upload(self, name: str, purpose: str, content: bytes) -> StoredFile:
+    def upload(self, name: str, purpose: str, content: bytes) -> dict[str, Any]:
         """Keep a file; one that no job could use is refused."""
         if purpose != "batch":
             raise ApiError(f"'{purpose[:40]}' is not one of ['batch'].", param="purpose")
@@ -106,13 +93,14 @@ class MockBatches:
     def files(self, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the files, the newest first."""
         purpose = query.get("purpose")
-        chosen = [file for file in reversed(self._files.values()) if purpose in (None, file.purpose)]
-        return _page(query, [file.to_plain() for file in chosen], 10_000)
+        files = [file.about for file in reversed(self._files.values())]
+        return _page(query, [about for about in files if purpose in (None, about["purpose"])], 10_000)
 
-    def _keep(self, name: str, purpose: str, content: bytes) -> StoredFile:
-        file = StoredFile(f"file-{secrets.token_hex(12)}", name, purpose, content, int(time.time()))
-        self._files[file.id] = file
-        return file
+    def _keep(self, name: str, purpose: str, content: bytes) -> dict[str, Any]:
+        id, size = f"file-{secrets.token_hex(12)}", {"bytes": len(content), "created_at": int(time.time())}
+        about = {"id": id, "object": "file", **size, "filename": name, "purpose": purpose, "status": "processed"}
+        self._files[id] = StoredFile(about, content)
+        return about
 
     # -- jobs -----------------------------------------------------------------------------------------------------
 
@@ -135,7 +123,7 @@ class MockBatches:
             "object": "batch",
             "endpoint": endpoint,
             "errors": {"object": "list", "data": errors} if errors else None,
-            "input_file_id": file.id,
+            "input_file_id": file.about["id"],
             "completion_window": window,
             "status": "failed" if errors else "in_progress",
             "output_file_id": None,
@@ -215,7 +203,7 @@ class MockBatches:
         for name, lines in (("output", output), ("error", errors)):
             if lines:
                 file = self._keep(f"{job.batch['id']}_{name}.jsonl", "batch_output", b"".join(lines))
-                job.batch[f"{name}_file_id"] = file.id
+                job.batch[f"{name}_file_id"] = file["id"]
 
     def _result(self, custom_id: str, reply: tuple[int, bytes] | None, error: Mapping[str, str] | None) -> bytes:
         """A line of the output or of the errors; the body stands in it as it would be sent."""

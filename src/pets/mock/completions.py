@@ -4,7 +4,7 @@ Both endpoints are the same here. Unknown fields are passed over.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -172,7 +172,7 @@ class CompletionResponse:
 
     def token_ids(self, ids: Iterable[int]) -> str:
         """The member of a choice with the ids of its tokens, where the request wants them."""
-        return f'"token_ids":[{",".join(map(str, ids))}],' if self.request.token_ids else ""
+        return f',"token_ids":[{",".join(map(str, ids))}]' if self.request.token_ids else ""
 
     def usage(self, written: int | None = None) -> str:
         """The ``usage`` object, as JSON: of the whole response, or of so many tokens ``written``."""
@@ -215,43 +215,32 @@ class CompletionResponse:
         elif self.top is not None:
             logprobs = completion_form(pieces, completion_logprobs(choice.spec, pieces, self.top))
         ids = self.token_ids(range(choice.tokens))
-        return f'{{"index":{index},{body},{ids}"logprobs":{logprobs},"finish_reason":"{self.finish(index)}"}}'
-
-    def _tail(self, tokens: int) -> str:
-        """The end of an event after so many tokens of its choice."""
-        if self.request.continuous_usage:
-            return f',"usage":{self.usage(tokens)}}}\n\n'
-        return ',"usage":null}\n\n' if self.request.include_usage else "}\n\n"
+        return f'{{"index":{index},{body}{ids},"logprobs":{logprobs},"finish_reason":"{self.finish(index)}"}}'
 
     def _events(self, index: int, choice: TraceText) -> Iterator[str]:
         """One choice, one event per token; the role comes with the first token, the finish with the last."""
-        tail = self._tail(choice.tokens)
+        chat, total, members = self.request.chat, choice.tokens, self.structured(index)
         start = f'data: {self._head()},"choices":[{{"index":{index},'
-        end = f'"finish_reason":"{self.finish(index)}"}}]{tail}'
-        unfinished = '"finish_reason":null}]'
-        going = f"{unfinished}{tail}"
-        key, close = ('"delta":{"content":', "}") if self.request.chat else ('"text":', "")
-        before = (
-            f'{start}"delta":{{"role":"assistant","content":""}},"logprobs":null,{unfinished}{self._tail(0)}'
-            if self.request.chat
-            else ""
-        )
-        if (members := self.structured(index)) is not None:
-            members = members.replace('"tool_calls":[{', '"tool_calls":[{"index":0,', 1)
-            yield f'{before}{start}"delta":{{{members}}},{self.token_ids(range(choice.tokens))}"logprobs":null,{going}'
-            yield f'{start}"delta":{{}},"logprobs":null,{end}'
-            return
-        pieces = choice.pieces
-        for i, (piece, logprobs) in enumerate(zip(pieces, self._logprobs(choice, pieces), strict=True)):
-            content = f"{key}{json.dumps(piece)}{close},{self.token_ids([i])}"
-            here = f"{unfinished}{self._tail(i + 1)}" if self.request.continuous_usage else going
-            yield f'{before}{start}{content}"logprobs":{logprobs},{here}'
-            before = ""
-        empty = '"delta":{}' if self.request.chat else '"text":""'
-        yield f'{before}{start}{empty},"logprobs":null,{end}'
+        usage = ',"usage":null' if self.request.include_usage else ""
 
-    def _logprobs(self, choice: TraceText, pieces: Sequence[str]) -> Iterator[str]:
+        def event(member: str, written: int, logprobs: str = "null", finish: str = "null") -> str:
+            end = f',"usage":{self.usage(written)}' if self.request.continuous_usage else usage
+            return f'{start}{member},"logprobs":{logprobs},"finish_reason":{finish}}}]{end}}}\n\n'
+
+        role = event('"delta":{"role":"assistant","content":""}', 0) if chat else ""
+        if members is not None:
+            members = members.replace('"tool_calls":[{', '"tool_calls":[{"index":0,', 1)
+            yield role + event(f'"delta":{{{members}}}{self.token_ids(range(total))}', total)
+        else:
+            key, close = ('"delta":{"content":', "}") if chat else ('"text":', "")
+            for i, (piece, logprobs) in enumerate(zip(choice.pieces, self._logprobs(choice), strict=True)):
+                yield role + event(f"{key}{json.dumps(piece)}{close}{self.token_ids((i,))}", i + 1, logprobs)
+                role = ""
+        yield event('"delta":{}' if chat else '"text":""', total, finish=f'"{self.finish(index)}"')
+
+    def _logprobs(self, choice: TraceText) -> Iterator[str]:
         """The ``logprobs`` object of each token's event."""
+        pieces = choice.pieces
         if self.top is None:
             yield from ("null" for _ in pieces)
         elif self.request.chat:

@@ -6,7 +6,6 @@ none were asked for) does not happen and is not counted.
 """
 
 import math
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -68,21 +67,6 @@ class Faults:
         for seconds in (self.slow_seconds, self.retry_after, self.batch_seconds):
             if not 0 <= seconds < math.inf:
                 raise InputError(f"a fault lasts {seconds} seconds; give a number, 0 or more.")
-
-
-def draw_fatal_fault(faults: Faults, rng: random.Random) -> FatalFault | None:
-    """The fault that spoils the next response, if any: always one draw, so that rates do not shift each other."""
-    left = rng.random()
-    for name in FATAL_FAULTS:
-        left -= getattr(faults, name)
-        if left < 0:
-            return name
-    return None
-
-
-def draw_response_faults(faults: Faults, rng: random.Random) -> frozenset[ResponseFault]:
-    """The faults that change the next response."""
-    return frozenset(name for name in RESPONSE_FAULTS if (rate := getattr(faults, name)) and rng.random() < rate)
 
 
 class RequestLimit:

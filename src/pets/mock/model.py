@@ -14,7 +14,7 @@ from typing import Any
 from pets.errors import InputError
 from pets.mock.answers import AnswerSource
 from pets.mock.completions import CompletionRequest, CompletionResponse, parse_request, prompt_tokens
-from pets.mock.faults import FatalFault, Faults, RequestLimit, ResponseFault, draw_fatal_fault, draw_response_faults
+from pets.mock.faults import FATAL_FAULTS, FatalFault, Faults, RequestLimit, ResponseFault
 from pets.mock.traces import TraceText, render
 from pets.openai.errors import ApiError
 
@@ -128,17 +128,19 @@ class MockModel:
                 )
 
     def fatal_fault(self, request: CompletionRequest) -> FatalFault | None:
-        """The fault that spoils the response, counted."""
+        """The fault that spoils the response, counted: always one draw, so that rates do not shift each other."""
         self._alike[hash((request.prompts, request.seed))] += 1
-        fault = draw_fatal_fault(self.faults, self._random("fatal", request))
+        rates = [getattr(self.faults, name) for name in FATAL_FAULTS]
+        chances = [*rates, max(0.0, 1 - math.fsum(rates))]
+        fault = self._random("fatal", request).choices([*FATAL_FAULTS, None], chances)[0]
         if fault is not None:
             self.stats.faults[fault] += 1
         return fault
 
     def respond(self, request: CompletionRequest, spoiled: bool = False) -> tuple[CompletionResponse, bool]:
         """The response, changed as the faults have it unless it is spoiled anyway; and whether it comes late."""
-        faults = frozenset() if spoiled else draw_response_faults(self.faults, self._random("response", request))
-        n = 1 if self._happens("one_choice", faults, request.n > 1) else request.n
+        rng = None if spoiled else self._random("response", request)
+        n = 1 if self._happens("one_choice", rng, request.n > 1) else request.n
         seed = self._seeds.getrandbits(62) if request.seed is None else request.seed
         questions = [self._question(prompt) for prompt in request.prompts]
         room = [None if self.max_model_len is None else self.max_model_len - prompt_tokens(p) for p in request.prompts]
@@ -160,10 +162,10 @@ class MockModel:
             request=request,
             choices=choices,
             prompt_tokens=sum(map(prompt_tokens, request.prompts)),
-            top=None if self._happens("no_logprobs", faults, request.top is not None) else request.top,
+            top=None if self._happens("no_logprobs", rng, request.top is not None) else request.top,
             cached_tokens=cached_tokens,
         )
-        return response, self._happens("slow", faults, True)
+        return response, self._happens("slow", rng, True)
 
     def _random(self, what: str, request: CompletionRequest) -> random.Random:
         number = self._alike[hash((request.prompts, request.seed))]
@@ -201,9 +203,10 @@ class MockModel:
                 self._on_unmatched(prompt)
         return question
 
-    def _happens(self, name: ResponseFault, faults: frozenset[ResponseFault], matters: bool) -> bool:
-        """Whether a fault was drawn and changes something; then it is counted."""
-        happens = name in faults and matters
+    def _happens(self, name: ResponseFault, rng: random.Random | None, matters: bool) -> bool:
+        """Draw whether a fault befalls a response that is not spoiled; one that changes something is counted."""
+        rate = getattr(self.faults, name)
+        happens = rng is not None and rate > 0 and rng.random() < rate and matters
         if happens:
             self.stats.faults[name] += 1
         return happens
