@@ -1,6 +1,7 @@
 """Responses become traces: their tokens, and the confidence of servers that work it out themselves."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -8,8 +9,18 @@ from hypothesis import strategies as st
 
 from pets.confidence import Confidence
 from pets.errors import ReplyError
-from pets.openai.response import ALTERNATIVE_TOKENS, MAX_CONTAINERS, MAX_NUMBERS, ResponseReader, check_size, shares
-from pets.samplers import Sampling
+from pets.openai.response import (
+    ALTERNATIVE_TOKENS,
+    DONE,
+    MAX_CONTAINERS,
+    MAX_NUMBERS,
+    PARSED_BYTES,
+    EventReader,
+    ResponseReader,
+    check_size,
+    shares,
+)
+from pets.samplers import Sampling, Written
 
 SUMMARY = {"mean_confidence": 9.0, "tail_2048_mean_conf": 8.0, "bottom_0.1_sliding_2048_mean_conf": 5.0}
 
@@ -200,3 +211,69 @@ def test_a_long_trace_keeps_the_alternatives_of_its_beginning_alone():
     events = [{"delta": {"content": "x" * 20}, "logprobs": {"content": content}} for _ in range(5)]
     trace = read(*events, {"delta": {}, "finish_reason": "stop"})
     assert len(trace.alternatives) == ALTERNATIVE_TOKENS
+
+
+def event(word, tokens=None, **more):
+    usage = {} if tokens is None else {"usage": {"completion_tokens": tokens, "prompt_tokens": 3}}
+    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": word}, **more}], **usage}).encode()
+
+
+WORDS = ["It", " is", " 4", " \u2028 ", "[DONE]", " error: none", "."]
+STREAM = b"".join(event(word, number) + b"\n\n" for number, word in enumerate(WORDS, 1))
+STREAM += event("", len(WORDS), finish_reason="stop") + b"\n\n: a comment\n\ndata: " + DONE + b"\n\n"
+
+
+@given(st.lists(st.integers(1, len(STREAM) - 1), max_size=20), st.booleans())
+def test_a_stream_is_read_alike_in_whatever_pieces_it_comes(cuts, raced):
+    reader, written = ResponseReader(1, Sampling()), Written() if raced else None
+    events, places = EventReader(reader, 10_000, written), [0, *sorted(cuts), len(STREAM)]
+    over = [events.add(STREAM[start:end], now=end) for start, end in pairwise(places)]
+    (trace,) = reader.completions()
+    assert (trace.text, trace.finish, trace.tokens, trace.prompt_tokens) == ("".join(WORDS), "stop", len(WORDS), 3)
+    assert over[-1] and events.done
+    assert written is None or (written.tokens, written.told, written.prompt_tokens) == (len(WORDS), True, 3)
+
+
+def test_what_is_written_is_known_from_the_first_token_on_and_whenever_it_is_asked_for():
+    written = Written()
+    events = EventReader(ResponseReader(1, Sampling()), 10_000, written)
+    events.add(b'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}\n\n', now=1.0)
+    assert written.seen and written.begun_at is None
+    events.add(event("It", 1) + b"\n\n" + event(" is", 2)[:9], now=2.0)
+    events.add(event(" is", 2)[9:] + b"\n\n" + event(" 4", 3) + b"\n", now=5.0)
+    events.add(b": still here\n\n", now=9.0)  # which is no token
+    events.parse()
+    assert (written.tokens, written.told, written.begun_at, written.seen_at) == (3, True, 2.0, 5.0)
+
+
+def test_an_error_in_a_stream_is_not_waited_with_and_neither_is_a_full_block():
+    events = EventReader(ResponseReader(1, Sampling()), 10_000)
+    assert not events.add(event("It") + b"\n\n", now=0.0)
+    with pytest.raises(ReplyError, match="out of memory"):
+        events.add(b'data: {"error": {"message": "out of memory", "code": 500}}\n\n', now=0.0)
+    reader = ResponseReader(1, Sampling())
+    events = EventReader(reader, 1 << 20)
+    block = event("x" * 1000) + b"\n"
+    for _ in range(PARSED_BYTES // len(block)):
+        events.add(block, now=0.0)
+    assert not reader.usage_of_one  # nothing is parsed yet, and asking harms nothing
+    with pytest.raises(ReplyError, match="no choices"):
+        reader.completions()
+    events.add(block, now=0.0)
+    with pytest.raises(ReplyError, match="breaks off"):
+        reader.completions()
+
+
+@pytest.mark.parametrize("part", [b"data: " + b"x" * 200, b"x" * 200, event("It") + b"\n" + b"y" * 200])
+def test_a_line_without_an_end_is_refused(part):
+    with pytest.raises(ReplyError, match="line of over 150 bytes"):
+        EventReader(ResponseReader(1, Sampling()), 150).add(part, now=0.0)
+
+
+@pytest.mark.parametrize("bad", [b"data: {}", b"data: {", b"data: 1, 2", b"data:", b'data: {"choices": 5}'])
+def test_one_event_that_cannot_be_read_fails_the_stream_and_is_quoted(bad):
+    events = EventReader(ResponseReader(1, Sampling()), 10_000)
+    events.add(event("It") + b"\n" + bad + b"\n" + event(" is") + b"\n", now=0.0)
+    with pytest.raises(ReplyError, match=r"has not OpenAI's form|is not JSON") as error:
+        events.parse()
+    assert bad.removeprefix(b"data:").strip().decode() in str(error.value)

@@ -111,7 +111,7 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
         if sampling.top_logprobs is not None:
             body["logprobs"] = sampling.top_logprobs
     else:
-        body["messages"] = [asdict(message) for message in prompt.content]
+        body["messages"] = list(map(asdict, prompt.content))
         if sampling.top_logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
     return body | dict(sampling.extra_body)

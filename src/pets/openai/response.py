@@ -10,7 +10,9 @@ that a trace calls are the last line of its text.
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from pets.confidence import KINDS, Confidence, Meter
@@ -25,6 +27,8 @@ MAX_CLAIMED_TOKENS = 1 << 53  # that a server may claim: what JSON's numbers hol
 ABANDONED = {"abort", "error"}  # finish reasons of traces that the server itself gave up, half-way
 # What reading another form than OpenAI's raises.
 MALFORMED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+DONE = b"[DONE]"  # the last event of a stream
+PARSED_BYTES = 1 << 16  # of a stream's events, which are parsed together: one by one they take three times as long
 MAX_CONTAINERS = 100_000  # in a reply without log-probabilities: a choice has a handful
 MAX_NUMBERS = 2_000_000  # in all, as of token ids
 ALTERNATIVE_TOKENS = 32  # at the beginning of a trace, whose alternatives are kept
@@ -76,8 +80,9 @@ class ChoiceReader:
             self._append("reasoning", thoughts)
         if calls := message.get("tool_calls"):
             self._add_calls(calls if isinstance(calls, list) else [calls], whole="message" in part)
-        for name in message.keys() - TEXT_FIELDS:
-            self.bytes += len(json.dumps({name: message[name]})) if message[name] else 0
+        if not message.keys() <= TEXT_FIELDS:
+            others = {name: value for name, value in message.items() if value and name not in TEXT_FIELDS}
+            self.bytes += len(json.dumps(others)) if others else 0
         self.chunks += self.bytes > size
         if part.get("finish_reason") is not None:
             self.finish = str(part["finish_reason"])
@@ -284,39 +289,39 @@ class ResponseReader:
         self._n, self._sampling, self._keep_raw, self._usage_of_one = n, sampling, keep_raw, usage_of_one
         self._prompt_limit = MAX_CLAIMED_TOKENS if prompt_limit is None else n * prompt_limit
         self._choices: dict[int, ChoiceReader] = {}
-        self._tokens: int | None = None  # all that the usage says of the choices together
-        self._prompt_tokens = self._cached_tokens = 0  # by the usage, 0 where it does not say
-        self._told = False  # whether the last event of a stream had a usage
+        self._usage: Mapping[str, Any] = {}  # the last that was told
+        self._event_usage: object = None  # what the last event of a stream had
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream."""
-        data = json_reply(text)
+        self._take(json_reply(text), text)
+
+    def read_events(self, events: Sequence[bytes]) -> None:
+        """Take in the data of several events, in one reading of JSON where all of them can be read."""
+        parsed = list[Any]()
+        with suppress(ValueError, RecursionError):
+            parsed = json.loads(b"[%b]" % b",".join(events))
+        for data, event in zip(parsed if len(parsed) == len(events) else map(json_reply, events), events, strict=True):
+            self._take(data, event)
+
+    def _take(self, data: Any, text: str | bytes) -> None:
         try:
-            self._take(data)
+            if "choices" not in data and ("error" in data or data.get("object") == "error"):
+                raise self._error_event(data)
+            choices, usage = data["choices"], data.get("usage")
+            for position, part in enumerate(choices):
+                index = int(part.get("index", position))
+                if (choice := self._choices.get(index)) is None:
+                    choice = self._choices[index] = ChoiceReader(self._sampling, keep_raw=self._keep_raw)
+                choice.add(part)
+                if len(choices) == 1 and part.get("finish_reason") and usage:
+                    choice.usage = token_count(usage, "completion_tokens")
+            self._event_usage = usage
+            if usage and isinstance(usage, dict):
+                self._usage = usage
+            self._usage_of_one = self._usage_of_one or "timings" in data  # llama.cpp's own
         except MALFORMED as error:
             raise ReplyError(f"the server's reply has not OpenAI's form ({error}): {excerpt(text)}") from error
-
-    def _take(self, data: dict[str, Any]) -> None:
-        if "choices" not in data and ("error" in data or data.get("object") == "error"):
-            raise self._error_event(data)
-        choices, usage = data["choices"], data.get("usage")
-        told = token_count(usage, "completion_tokens")
-        self._told = told is not None
-        for position, part in enumerate(choices):
-            index = int(part.get("index", position))
-            if (choice := self._choices.get(index)) is None:
-                choice = self._choices[index] = ChoiceReader(self._sampling, keep_raw=self._keep_raw)
-            choice.add(part)
-            if len(choices) == 1 and part.get("finish_reason") and usage:
-                choice.usage = told
-        if isinstance(usage, dict) and usage:
-            total, prompt = token_count(usage, "total_tokens"), token_count(usage, "prompt_tokens")
-            known = told is not None and total is not None and prompt is not None
-            # Some servers count hidden reasoning in the total alone.
-            self._tokens = max(told or 0, (total or 0) - (prompt or 0)) if known else told
-            self._prompt_tokens = prompt or 0
-            self._cached_tokens = token_count(usage.get("prompt_tokens_details"), "cached_tokens") or 0
-        self._usage_of_one = self._usage_of_one or "timings" in data  # llama.cpp's own
 
     def note_written(self, written: Written, now: float) -> None:
         """Say how much of a single choice has come: by the usage where a server tells it on the way, else by its log-
@@ -326,14 +331,24 @@ class ResponseReader:
         if choice is None:
             return
         seen = (choice.logprob_tokens, choice.token_ids, choice.chunks, -(-choice.bytes // MAX_BYTES_PER_WRITTEN_TOKEN))
-        written.told = self._told
-        written.tokens = max(written.tokens, *((self._tokens or 0,) if written.told else seen))
+        written.told = token_count(self._event_usage, "completion_tokens") is not None
+        told, prompt_tokens, cached_tokens = self._used()
+        written.tokens = max(written.tokens, *((told or 0,) if written.told else seen))
         if written.tokens and written.begun_at is None:
             written.begun_at = now
         written.seen_at = now
-        if self._prompt_tokens:
-            written.prompt_tokens = min(self._prompt_tokens, self._prompt_limit)
-            written.cached_tokens = min(self._cached_tokens, written.prompt_tokens)
+        if prompt_tokens:
+            written.prompt_tokens = min(prompt_tokens, self._prompt_limit)
+            written.cached_tokens = min(cached_tokens, written.prompt_tokens)
+
+    def _used(self) -> tuple[int | None, int, int]:
+        """Tokens of the choices together, of their prompt, and of that from a cache, as the last usage tells."""
+        usage = self._usage
+        told, prompt = token_count(usage, "completion_tokens"), token_count(usage, "prompt_tokens")
+        total = token_count(usage, "total_tokens")
+        if told is not None and total is not None and prompt is not None:
+            told = max(told, total - prompt)  # some servers count hidden reasoning in the total alone
+        return told, prompt or 0, token_count(usage.get("prompt_tokens_details"), "cached_tokens") or 0
 
     def _error_event(self, data: dict[str, Any]) -> SamplerError:
         """An error inside a reply whose status was good: vLLM looks at some parameters after it has begun to stream."""
@@ -347,7 +362,8 @@ class ResponseReader:
     def usage_of_one(self) -> bool:
         """Whether the usage was shown to count fewer tokens than came: llama.cpp's counts one choice only."""
         counted = sum([choice.logprob_tokens or choice.token_ids for choice in self._choices.values()])
-        return self._tokens is not None and self._tokens < counted
+        told, _, _ = self._used()
+        return told is not None and told < counted
 
     def completions(self, *, surplus: bool = False) -> list[Completion]:
         """The traces, in the order of their seeds; with ``surplus`` also those beyond the request's ``n``."""
@@ -359,15 +375,15 @@ class ResponseReader:
             raise ReplyError(f"the server's reply has not OpenAI's form ({error}).") from error
 
     def _finished(self, most: int) -> list[Completion]:
-        choices = [choice for _, choice in sorted(self._choices.items())]
-        counts = [choice.tokens for choice in choices]
+        choices = list(map(self._choices.__getitem__, sorted(self._choices)))
+        counts = list(map(attrgetter("tokens"), choices))
         limit = self._sampling.token_limit
-        longest = max(max(filter(None, counts), default=0), -(-(self._tokens or 0) // len(choices)))
-        claimed_more = self._prompt_tokens > self._prompt_limit or longest > limit
-        prompt_tokens = min(self._prompt_tokens, self._prompt_limit)
-        cached_tokens = min(self._cached_tokens, prompt_tokens)
+        told, told_prompt, cached = self._used()
+        longest = max(max(filter(None, counts), default=0), -(-(told or 0) // len(choices)))
+        claimed_more = told_prompt > self._prompt_limit or longest > limit
+        prompt_tokens = min(told_prompt, self._prompt_limit)
         traces: list[Completion] = []
-        for choice, tokens in zip(choices, self._shared(choices, counts, limit), strict=True):
+        for choice, tokens in zip(choices, self._shared(told, choices, counts, limit), strict=True):
             if len(traces) == most:  # beyond n, and sampled all the same: the first one pays for it
                 first = traces[0]
                 both = None if first.tokens is None or tokens is None else first.tokens + tokens  # None: estimated
@@ -389,22 +405,23 @@ class ResponseReader:
                     choice.raw(),
                     choice.bytes,
                     claimed_more,
-                    cached_tokens,
+                    min(cached, prompt_tokens),
                     tuple(choice.alternatives),
                 )
             )
         return traces
 
-    def _shared(self, choices: Sequence[ChoiceReader], counts: Sequence[int | None], most: int) -> Sequence[int | None]:
+    def _shared(
+        self, total: int | None, choices: Sequence[ChoiceReader], counts: Sequence[int | None], most: int
+    ) -> Sequence[int | None]:
         """Per choice: its share of the usage, by what was counted of it or else by its length; else unknown.
 
         The shares add up to the usage. One that cannot be the sum of all choices says nothing of any of them, nor does
         one of 0 tokens: then what was counted of each holds.
         """
         counts = [None if count is None else min(count, most) for count in counts]
-        sizes = [choice.characters for choice in choices]
+        sizes = list(map(attrgetter("characters"), choices))
         unknown = [size for size, count in zip(sizes, counts, strict=True) if count is None]
-        total = self._tokens
         if total is None or is_too_few(total, sum(sizes)) or (total == 0 and any(choice.bytes for choice in choices)):
             return counts
         counted = sum(filter(None, counts))
@@ -416,6 +433,57 @@ class ResponseReader:
             return shares(rest + counted, [count or 0 for count in counts])
         estimates = iter(shares(rest, unknown))
         return [next(estimates) if count is None else count for count in counts]
+
+
+class EventReader:
+    """Reads a stream of server-sent events for ``reader``, PARSED_BYTES at a time; no event is over ``max_bytes`` long.
+
+    How much is ``written`` of a trace is known from its first token on, and then whenever :meth:`parse` was called.
+
+    >>> written = Written()
+    >>> events = EventReader(ResponseReader(1, Sampling()), 1000, written)
+    >>> events.add(b'data: {"choices": [{"delta": {"content": "It is"}}]}\\n\\ndata: {"choices"', now=1.0)
+    False
+    >>> written.seen, written.tokens, events.add(b': []}\\n\\ndata: [DONE]\\n\\n', now=2.0), written.seen_at
+    (True, 2, True, 2.0)
+    """
+
+    def __init__(self, reader: ResponseReader, max_bytes: int, written: Written | None = None) -> None:
+        self._reader, self._max_bytes, self._written = reader, max_bytes, written
+        self._content = bytearray()  # that is not parsed
+        self._came_at = 0.0  # when the last event did
+        self._urgent = False  # an error has come, or the end
+        self.done = False
+        """Whether the last event was read."""
+
+    def add(self, part: bytes, now: float) -> bool:
+        """Take in what has come; whether that is all."""
+        self._content += part
+        if b"data:" in part:
+            self._came_at = now
+        end = self._content[-len(part) - len(DONE) :]
+        self._urgent = self._urgent or DONE in end or b'"error"' in end
+        begins = self._written is not None and self._written.begun_at is None
+        if len(self._content) > self._max_bytes or (
+            b"\n" in part and (self._urgent or begins or len(self._content) > PARSED_BYTES)
+        ):
+            self.parse()
+        return self.done
+
+    def parse(self, *, ended: bool = False) -> None:
+        """Parse the events that have come; where the stream has ended, the last one whatever it ends with."""
+        lines = bytes(self._content).split(b"\n")  # at line feeds alone: U+2028 may stand within JSON
+        self._content = bytearray() if ended else bytearray(lines.pop())
+        self._urgent = False
+        events = [line[5:].strip() for line in lines if line.startswith(b"data:")]
+        if DONE in events:
+            self.done = True
+            del events[events.index(DONE) :]
+        self._reader.read_events(events)
+        if self._written is not None and (events or self.done):
+            self._reader.note_written(self._written, self._came_at)
+        if len(self._content) > self._max_bytes:
+            raise ReplyError(f"the server's stream has a line of over {self._max_bytes} bytes; the rest was not read.")
 
 
 class UsageReader:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pets.errors import BusyError, InputError, LocalModelError, RefusedError, ReplyError, SamplerError
 from pets.prompts import Completion, Prompt, Sampling, Written
@@ -134,6 +134,10 @@ class LocalSampler(Sampler):
             except SamplerError as error:
                 raise await self._cause(error) from error
         return sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
+
+    async def models(self) -> list[dict[str, Any]]:
+        """As :meth:`Sampler.models`."""
+        return [] if self._client is None else await self._client.models()
 
     async def max_model_len(self) -> int:
         """The tokens of prompt and trace together that a slot holds."""

@@ -17,7 +17,7 @@ from pets.openai.headers import RateLimits, Redactor, check_headers, secrets_of
 from pets.openai.models import context_tokens, parse_models, running_requests
 from pets.openai.refusals import FIELD_STATUSES, FieldsRefusedError, RefusedFields, named_fields
 from pets.openai.request import DIALECTS, DialectName, body_of, dialect_of, optional_fields, path_of
-from pets.openai.response import ResponseReader, check_size, error_from, json_reply
+from pets.openai.response import EventReader, ResponseReader, check_size, error_from, json_reply
 from pets.prompts import Completion, Prompt, Sampling, Written
 from pets.samplers.base import Sampler
 from pets.samplers.transport import (
@@ -27,7 +27,6 @@ from pets.samplers.transport import (
     check_address,
     parts_of,
     sampler_errors,
-    split_lines,
     start_of_reply,
 )
 
@@ -46,7 +45,6 @@ LARGE_REPLY_BYTES = 1 << 20  # more is read in a thread
 ENDING_S = 0.5  # in which a server ends a stream whose client has closed its side
 MOST_IGNORED_CLOSINGS = 3  # before a server is taken for one that reads no further
 MAX_STREAM_TOKENS = 1 << 18  # of a trace without a limit, read from a stream
-DONE = b"[DONE]"  # the last event
 EVENT_BYTES = 1 << 10  # of a stream per token, at most, without log-probabilities
 LOGPROB_BYTES = 256  # per token and candidate, at most
 
@@ -72,10 +70,12 @@ class TraceStream:
     written: Written
     closed: bool = False
     transport: asyncio.WriteTransport | None = None
+    events: EventReader | None = None
 
-    def begin(self, response: "aiohttp.ClientResponse") -> None:
+    def begin(self, response: "aiohttp.ClientResponse", events: EventReader) -> None:
         """The head is read."""
         self.transport = None if response.connection is None else response.connection.transport
+        self.events = events
         if self.closed:
             self.close()
 
@@ -150,17 +150,19 @@ class OpenAISampler(Sampler):
             on_the_way = {"continuous_usage_stats": True} if stream is not None and self._streaming.asked else {}
             body |= {"stream": True, "stream_options": {"include_usage": True, **on_the_way}}
         model = str(body["model"])
-        refused = RefusedFields(self._left_out(prompt.sender, model))
+        names = self._left_out(prompt.sender, model)
+        refused = RefusedFields(names) if names else None
         while True:
-            sent = refused.without(body)
+            sent = body if refused is None else refused.without(body)
             try:
                 traces = await self._traces(prompt, n, seed, sampling, sent, stream)
             except FieldsRefusedError as error:  # nothing was sampled, and each time there are fewer fields
                 if stream is not None and stream.closed:
                     raise
+                refused = refused or RefusedFields()
                 refused.add(error, sent, optional_fields(body, prompt, sampling, self._dialect))
                 continue
-            if words := refused.news():  # a host may refuse one field after another: they are said together
+            if refused is not None and (words := refused.news()):  # a host may refuse several: they are said together
                 self._learn(prompt.sender, model, refused.names, words)
             return traces
 
@@ -176,6 +178,10 @@ class OpenAISampler(Sampler):
             if not exchange.done() and habits.closings_ignored < MOST_IGNORED_CLOSINGS and stream.close():
                 await asyncio.wait([exchange], timeout=ENDING_S)
                 habits.closings_ignored = 0 if exchange.done() else habits.closings_ignored + 1
+            if stream.events is not None:
+                with suppress(SamplerError):  # what cannot be read says nothing of what was written
+                    stream.events.parse()
+                habits.told |= written.told
             written.ended = exchange.done()
             if written.ended and stream.transport is not None and not written.seen:  # before its first event
                 written.seen, written.told = True, habits.told
@@ -243,18 +249,18 @@ class OpenAISampler(Sampler):
 
     async def models(self) -> list[dict[str, Any]]:
         """As :meth:`Sampler.models`."""
-        return parse_models(await self._get(f"{self._base}/models", MODELS_TIMEOUT_S))
+        response, content = await self._get(f"{self._base}/models", MODELS_TIMEOUT_S)
+        if response.status != HTTPStatus.OK:
+            raise self._error(response.status, response.headers, content, {})
+        return parse_models(content)
 
-    async def _get(self, url: str, timeout_s: float) -> bytes:
+    async def _get(self, url: str, timeout_s: float) -> tuple["aiohttp.ClientResponse", bytes]:
         """What the server says at an address, over a connection of its own, which is closed after."""
         client = self._new_client()
         try:
             with sampler_errors(self._base, self._redactor):
                 async with asyncio.timeout(timeout_s), client.request("GET", url) as response:
-                    content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
-                if response.status != HTTPStatus.OK:
-                    raise self._error(response.status, response.headers, content, {})
-                return content
+                    return response, self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
         finally:
             await client.close()
 
@@ -289,25 +295,23 @@ class OpenAISampler(Sampler):
     async def requests_running(self) -> int | None:
         """As :meth:`Sampler.requests_running`: by what vLLM, SGLang and llama.cpp say at ``/metrics``."""
         with suppress(SamplerError):
-            return running_requests(await self._get(f"{self._base.removesuffix('/v1')}/metrics", METRICS_TIMEOUT_S))
+            response, content = await self._get(f"{self._base.removesuffix('/v1')}/metrics", METRICS_TIMEOUT_S)
+            return running_requests(content) if response.status == HTTPStatus.OK else None
         return None
 
     async def _read_events(
         self, response: "aiohttp.ClientResponse", reader: ResponseReader, max_bytes: int, stream: "TraceStream | None"
     ) -> None:
+        events = EventReader(reader, self._max_reply_bytes, None if stream is None else stream.written)
         if stream is not None:
-            stream.begin(response)
-        parts = self._redactor.stream(parts_of(response, max_bytes))
-        async for lines in split_lines(parts, self._max_reply_bytes):
-            events = [line[5:].strip() for line in lines if line.startswith(b"data:")]
-            done = DONE in events
-            for event in events[: events.index(DONE)] if done else events:
-                reader.read(event)
-            if stream is not None and events:
-                reader.note_written(stream.written, asyncio.get_running_loop().time())
-                self._streaming.told |= stream.written.told
-            if done:
-                return
+            stream.begin(response, events)
+        parts, clock = parts_of(response, max_bytes), asyncio.get_running_loop().time
+        async for part in self._redactor.stream(parts) if self._redactor else parts:
+            if events.add(part, clock()):
+                break
+        else:
+            events.parse(ended=True)
+        self._streaming.told |= stream is not None and stream.written.told
 
     @asynccontextmanager
     async def _post(self, url: str, body: Mapping[str, object]) -> AsyncIterator["aiohttp.ClientResponse"]:

@@ -240,7 +240,10 @@ def _unpacked(unpacker: "zlib._Decompress", packed: bytes) -> Iterator[bytes]:
 
 async def body_of_reply(response: "aiohttp.ClientResponse", max_bytes: int = MAX_REPLY_BYTES) -> bytes:
     """A reply's whole body, decompressed; a larger one is a ``ReplyError``."""
-    return b"".join([part async for part in parts_of(response, max_bytes)])
+    body = bytearray()
+    async for part in parts_of(response, max_bytes):
+        body += part
+    return bytes(body)
 
 
 async def start_of_reply(response: "aiohttp.ClientResponse") -> bytes:
