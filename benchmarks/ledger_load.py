@@ -36,7 +36,7 @@ REFUSED = 100  # reservations that the total does not pay for
 async def work(url: str, reservations: int, clients: int, total: int) -> dict[str, object]:
     """One replica: its reservations, how long each took, and how many were refused."""
     ledger = GatewayLedger(LedgerBackend(SharedStore(url)), total=total)
-    await ledger.begin()
+    ledger.backend.begin()
     left, seconds, made, refused = iter(range(reservations)), list[float](), list[int](), 0
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)

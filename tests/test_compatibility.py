@@ -297,7 +297,7 @@ def test_the_keys_and_the_spend_of_a_golden_shared_ledger_count(golden, monkeypa
         assert ledger.total.held == sum(on_its_way for _, on_its_way in held["spent and held"].values())
 
         async def find_the_killed_replica_dead():
-            await ledger.begin()
+            ledger.backend.begin()
             await until(lambda: ledger.total.held == 0)
 
         asyncio.run(find_the_killed_replica_dead())

@@ -15,7 +15,6 @@ import pytest
 from pets.core.money import Currency
 from pets.errors import BusyError, RefusedError, ReplyError, UnreachableError
 from pets.gateway import Limits, Settings, build_gateway, running
-from pets.gateway.auth import ANYBODY
 from pets.gateway.ledger_store import SpendRateLimit
 from pets.mock import Faults, MockModel, synthetic
 from pets.store.store import open_database
@@ -464,7 +463,7 @@ def test_two_limits_are_one_to_the_server_and_to_the_budget():
     assert all(body["max_tokens"] == 1 and "max_completion_tokens" not in body for body in upstream.bodies)
     about = next(response.json()["pets"] for response in responses if response.status_code == 200)
     assert about["estimated"] == about["traces"] and about["claimed_more"] == 0
-    metrics = state.metrics.text(ANYBODY).decode()
+    metrics = state.metrics.share_of(None).text().decode()
     estimated = sum(response.json()["pets"]["estimated"] for response in responses if response.status_code == 200)
     assert f'pets_usage_faults_total{{kind="estimated"}} {estimated:.1f}' in metrics
     assert 'pets_usage_faults_total{kind="claimed_more"} 0.0' in metrics

@@ -194,7 +194,7 @@ def test_what_a_key_has_spent_elsewhere_is_no_pace_of_now(postgres_url):
 
     async def work():
         for state in states:
-            await state.ledger.begin()
+            state.ledger.backend.begin()
         await until(lambda: (key := states[0].keys.find(secret)) and key.name == "alice")
         assert (await ask_in_process(states[0], headers={"authorization": f"Bearer {secret}"})).status_code == 200
         await until(lambda: dashboard.snapshot(ApiKey("alice"))["budget"]["spent"])
@@ -215,7 +215,7 @@ def test_replicas_share_budget_and_spend_by_key_and_count_their_own(postgres_url
 
     async def work():
         for state in states:
-            await state.ledger.begin()
+            state.ledger.backend.begin()
         reply = await ask_in_process(states[0], headers={"authorization": f"Bearer {secret}"})
         traces = reply.json()["pets"]["traces"]
         await until(lambda: all(agrees(dashboard.snapshot(ADMIN), traces) for dashboard in dashboards))

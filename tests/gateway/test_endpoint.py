@@ -6,9 +6,7 @@ import logging
 import pytest
 
 from pets.errors import StateError
-from pets.gateway.completions import Voting
 from pets.gateway.endpoint import ApiEndpoint
-from pets.gateway.passthrough import PassThrough
 from pets.gateway.requests import CHAT
 from pets.openai.asgi import ClientGoneError
 from pets.openai.errors import ApiError
@@ -33,7 +31,7 @@ def answered(work, caplog):
         async def send(message):
             sent.append(message)
 
-        await Worker(state, CHAT, Voting(state), PassThrough(state))({"type": "http", "headers": []}, receive, send)
+        await Worker(state, CHAT)({"type": "http", "headers": []}, receive, send)
         share = state.metrics.share_of("anybody")
         await state.close()
         return sent, share

@@ -122,7 +122,7 @@ def test_what_one_spends_the_others_see(replica):
     first, second = replica(total=20), replica(total=20)
 
     async def work():
-        await second.begin()
+        second.backend.begin()
         reservation = await reserve(first, ALICE, 4)
         await until(lambda: second.total.held == 4 and second.left(ALICE) == 6)
         first.settle(reservation, Charge(3, 3))
@@ -150,7 +150,7 @@ def test_replicas_have_one_price(replica):
 
     async def work():
         for number, allocator in enumerate(allocators):
-            await replica(allocator=allocator).begin()
+            replica(allocator=allocator).backend.begin()
             allocator.add(Question(f"q{number}", options=4))
         allocators[0].ask(4)
 
@@ -167,7 +167,7 @@ def test_only_what_the_dead_one_had_open_is_charged(replica, rows, monkeypatch):
     dead, alive = replica(total=100), replica(total=100)
 
     async def work():
-        await alive.begin()
+        alive.backend.begin()
         await reserve(dead, ALICE, 4, "lost")
         kept = await reserve(alive, BOB, 3, "kept")
         await asyncio.to_thread(dead.kill)
@@ -244,8 +244,8 @@ def test_one_that_joins_again_after_the_ledger_was_added_up_goes_on_in_its_windo
         await asyncio.sleep(0)
         resumed.set()
         assert await asyncio.wait_for(asks, PATIENCE_S) is not None
-        window, _, _ = silent.window()
-        assert (window.spent, window.held) == (30, 5)
+        _, window = silent.limits(BOB)
+        assert (window.name, window.balance.spent, window.balance.held) == ("window", 30, 5)
         assert await reserve(silent, BOB, 16, "too much") is None
 
     asyncio.run(work())
@@ -347,7 +347,7 @@ def test_a_reservation_that_stalls_for_windows_is_held_in_the_present_one(
         return 0 if reservation is None else amount
 
     async def work():
-        await slow.begin()
+        slow.backend.begin()
         if known:
             await spend(slow, 1)
         with stalled(slow, postgres_url):
@@ -519,7 +519,7 @@ def test_a_server_that_does_not_answer_is_a_failure(replica, postgres_url, monke
 
     async def work():
         with contextlib.closing(open_database(postgres_url, create=False)) as other:
-            await ledger.begin()
+            ledger.backend.begin()
             with other.transaction() as transaction:
                 transaction.execute("LOCK TABLE replicas")
                 await until(lambda: ledger.backend.failure is not None)
@@ -613,7 +613,7 @@ def test_a_newer_replica_that_tells_more_is_understood(replica, rows):
     )
 
     async def work():
-        await ledger.begin()
+        ledger.backend.begin()
         await until(lambda: any(share.arrived == 7 for share in seen))
 
     asyncio.run(work())
@@ -632,7 +632,7 @@ def test_a_key_s_window_is_one_for_all_replicas(replica, rows):
 
     async def work():
         for ledger in replicas:
-            await ledger.begin()
+            ledger.backend.begin()
         while any(await asyncio.gather(*(ask(replicas[n % 3]) for n in range(60)))):
             await settled(rows)
 

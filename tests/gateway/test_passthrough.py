@@ -24,6 +24,7 @@ from .conftest import BOOK, add_key, run_gateway, sum_settlements
 JSON = {"content-type": "application/json"}
 TOKENS = Currency.tokens(100)
 PLAIN = {"model": "mock", "messages": [{"role": "user", "content": "easy"}]}
+ENDLESS = b'{"model": "mock", "messages": [{"role": "user", "content": "easy"}], "temperature": 1e999}'
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7}
 
 
@@ -104,8 +105,13 @@ def test_the_body_that_is_checked_is_the_body_that_is_sent(gateway):
     twice = b'{"n": 1000, "model": "mock", "messages": [{"role": "user", "content": "easy"}], "n": 1}'
     assert gateway.client.post("/v1/chat/completions", content=twice, headers=JSON).status_code == 200
     assert gateway.mock.stats.traces == 1
-    endless = b'{"model": "mock", "messages": [{"role": "user", "content": "easy"}], "temperature": 1e999}'
-    assert gateway.client.post("/v1/chat/completions", content=endless, headers=JSON).status_code == 400
+    assert gateway.client.post("/v1/chat/completions", content=ENDLESS, headers=JSON).status_code == 400
+
+
+def test_a_body_that_cannot_be_sent_costs_nothing():
+    with run_gateway(total=12) as gateway:
+        assert gateway.client.post("/v1/chat/completions", content=ENDLESS, headers=JSON).status_code == 400
+        assert gateway.ledger.total.spent == gateway.ledger.total.held == 0 == gateway.mock.stats.requests
 
 
 def test_tokens_are_settled_by_the_usage():

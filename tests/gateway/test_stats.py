@@ -39,7 +39,7 @@ def reservation(model="m"):
 
 
 def vote(share, warmup="3-1", certificate=0.93, traces=5, id="q"):
-    account = SimpleNamespace(delivered=traces - 1, lost=1, cancelled=0, estimated=0, claimed_more=0, upstream_s=0.1)
+    account = SimpleNamespace(charged=Charge(delivered=traces - 1), lost=1, upstream_s=0.1)
     answer = SimpleNamespace(tokens=50, prompt_tokens=5, certificate=certificate)
     about = SimpleNamespace(answer=answer, account=account, seconds=0.2)
     share.record_vote(about, {"stopped": "policy", "warmup": warmup}, {"id": id})

@@ -131,6 +131,9 @@ class OwnMock(LocalSampler):
     async def sample(self, prompt, n, seed, sampling):
         return await self.sampler.sample(prompt, n, seed, sampling)
 
+    async def models(self):
+        return await self.sampler.models()
+
     async def close(self):
         await self.sampler.close()
 

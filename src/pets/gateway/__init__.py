@@ -6,7 +6,6 @@ completions.py    chats that are voted on
 passthrough.py    plain requests: sent on, counted, their replies passed back
 requests.py       requests: parsed and checked
 responses.py      responses: JSON and server-sent events
-openapi.py        the gateway's OpenAPI description
 auth.py           API keys, kept as hashes
 ledger.py         the budget: held before a request goes upstream, settled after it
 ledger_backend.py what it reserves and settles, written in batches; a store that fails, tried again
@@ -17,17 +16,16 @@ metrics.py        what is counted, in all and for each key: a Prometheus registr
 stats.py          the dashboard's numbers, read from a registry, and its snapshots of an hour and a day
 recent_questions.py  the latest votes in full
 dashboard.py      what the dashboard shows to a key; page/ is the page itself
-pages.py          the paths that only read: dashboard, models, probes, metrics
+pages.py          the paths that only read: dashboard, models, probes, metrics, the OpenAPI description
 telemetry.py      logs as JSON lines, spans where OpenTelemetry is installed
 settings.py       what the operator chooses
 state.py          what the endpoints share
 upstream.py       the servers behind: samplers for votes, models, what passes through
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
-from pets._extras import missing
+from pets._extras import require
 from pets.gateway.settings import Limits, Settings
 
 if TYPE_CHECKING:
@@ -40,7 +38,4 @@ def __getattr__(name: str) -> object:
     """What needs starlette, uvicorn and prometheus-client is imported when it is used: they are an extra."""
     if name not in ("build_gateway", "running", "serve"):
         raise AttributeError(f"module 'pets.gateway' has no attribute {name!r}")
-    try:
-        return getattr(importlib.import_module("pets.gateway.app"), name)
-    except ImportError as error:
-        raise missing(error.name or "starlette", "serve") from None
+    return getattr(require("pets.gateway.app", "serve"), name)

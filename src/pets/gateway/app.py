@@ -33,14 +33,12 @@ from pets.engine.spec import ARRIVING_HURRY, RunSpec
 from pets.engine.submissions import Places
 from pets.errors import InputError, PetsError, SamplerError, StateError
 from pets.gateway.auth import KeyStore, refuse_foreign_site
-from pets.gateway.completions import Voting
 from pets.gateway.endpoint import ApiEndpoint
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.ledger_backend import LedgerBackend
 from pets.gateway.ledger_store import LedgerStore, SpendRateLimit
-from pets.gateway.pages import DASHBOARD_REFRESH_S, Pages
+from pets.gateway.pages import Pages
 from pets.gateway.paid_traces import PaidTraces
-from pets.gateway.passthrough import PassThrough
 from pets.gateway.requests import CHAT, FORMS
 from pets.gateway.settings import Settings
 from pets.gateway.sqlite_store import SQLiteStore
@@ -110,14 +108,12 @@ def build_gateway(
     driver, submissions = assemble_submissions(allocator, fetcher, places, ledger, spec)
     return GatewayState(
         settings=settings,
-        keys=keys,
         ledger=ledger,
         upstream=servers,
         driver=driver,
         submissions=submissions,
         mean_budget=mean_budget,
         drift=drift,
-        paid=paid,
     )
 
 
@@ -162,27 +158,24 @@ def serve(
 
 
 @contextlib.contextmanager
-def running(
-    state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1, refresh: float = 0.1
-) -> Iterator[str]:
+def running(state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1) -> Iterator[str]:
     """Serve in a thread while the block lasts; the value is the URL, without /v1."""
-    with in_thread(_GatewayServer(state, host, grace, refresh), host, port) as url:
+    with in_thread(_GatewayServer(state, host, grace), host, port) as url:
         yield url
 
 
-def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD_REFRESH_S) -> Starlette:
+def app(state: GatewayState, host: str = "localhost") -> Starlette:
     """The ASGI application of a gateway at ``host``, which closes the gateway when it stops."""
-    voting, pass_through = Voting(state), PassThrough(state)
     paths = FORMS if state.settings.passthrough else (CHAT,)
     routes = [
-        *(Route(f"/v1{path}", ApiEndpoint(state, path, voting, pass_through), methods=["POST"]) for path in paths),
-        *Pages(state, refresh).routes(),
+        *(Route(f"/v1{path}", ApiEndpoint(state, path), methods=["POST"]) for path in paths),
+        *Pages(state).routes(),
     ]
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         try:
-            await state.ledger.begin()
+            state.ledger.backend.begin()
             hurry = await hurry_of(state.settings.spec.pacing.hurry, state.upstream.samplers, ARRIVING_HURRY)
             state.driver.allocator.hurry_by(hurry)
             yield
@@ -191,7 +184,7 @@ def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD
 
     handlers = dict.fromkeys((HTTPException, ApiError, SamplerError), _error_response)
     origins, hosts = state.settings.cors_origins, frozenset({host, *state.settings.allow_hosts})
-    middleware = [Middleware(_SiteGuard, keys=state.keys, hosts=hosts, origins=origins)]
+    middleware = [Middleware(_site_guard, keys=state.keys, hosts=hosts, origins=origins)]
     if origins:
         cors = Middleware(
             CORSMiddleware,
@@ -204,31 +197,29 @@ def app(state: GatewayState, host: str = "localhost", refresh: float = DASHBOARD
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=middleware)
 
 
-class _SiteGuard:
-    """Refuses requests of foreign sites as long as there are no keys."""
+def _site_guard(app: ASGIApp, keys: KeyStore, hosts: Collection[str], origins: Collection[str]) -> ASGIApp:
+    """The application for requests of this site, and of any other as soon as there are keys."""
+    names = {name.lower().rstrip(".") for name in hosts}
 
-    def __init__(self, app: ASGIApp, keys: KeyStore, hosts: Collection[str], origins: Collection[str]) -> None:
-        self._app, self._keys, self._origins = app, keys, origins
-        self._hosts = {name.lower().rstrip(".") for name in hosts}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = app
         if scope["type"] == "http" and scope["path"] not in PROBE_PATHS:
             try:
-                refuse_foreign_site(scope["method"], Headers(scope=scope), self._hosts, self._origins)
+                refuse_foreign_site(scope["method"], Headers(scope=scope), names, origins)
             except ApiError as error:
                 is_open = True
                 with contextlib.suppress(StateError):
-                    is_open = not self._keys.required
-                if is_open:
-                    await (await _error_response(Request(scope), error))(scope, receive, send)
-                    return
-        await self._app(scope, receive, send)
+                    is_open = not keys.required
+                answer = await _error_response(Request(scope), error) if is_open else app
+        await answer(scope, receive, send)
+
+    return guarded
 
 
 class _GatewayServer(Server):
-    def __init__(self, state: GatewayState, host: str, grace: int, refresh: float = DASHBOARD_REFRESH_S) -> None:
+    def __init__(self, state: GatewayState, host: str, grace: int) -> None:
         limits = ConnectionLimits(_max_connections(state.settings))
-        super().__init__(server_config(app(state, host, refresh), limits.protocol, grace, lifespan="on"))
+        super().__init__(server_config(app(state, host), limits.protocol, grace, lifespan="on"))
         self._state = state
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:

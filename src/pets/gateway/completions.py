@@ -1,4 +1,4 @@
-"""``Voting``: answers a chat by vote."""
+"""Chats with a model ``pets/NAME``: answered by vote."""
 
 import asyncio
 import random
@@ -29,84 +29,85 @@ LOGGED_OF_A_VOTE = (
 sampling_of = lru_cache(maxsize=256)(Sampling)  # whose checks take longer than the rest of a request's preparation
 
 
-class Voting:
-    """Answers requests for a model ``pets/NAME``."""
+async def answer_by_vote(
+    state: GatewayState,
+    exchange: Exchange,
+    request: ApiRequest,
+    options: VoteOptions,
+    key: ApiKey,
+    attributes: dict[str, Any],
+) -> None:
+    """Answer one request, or raise an :class:`~pets.openai.errors.ApiError`; ``attributes`` are the log's."""
+    ledger = state.ledger
+    restricted, allowed = key is not ANYBODY or ledger.limited, state.settings.allow_fields
+    request.check_cost(restricted=restricted, priced=not ledger.currency.counts_traces, allowed=allowed)
+    keepalive = KEEPALIVE_EVENT if request.stream else None
+    with state.place(state.questions, key, what="questions"):
+        vote = await exchange.run_unless_gone(
+            _submit(state, request, options, key, attributes), state.settings.keepalive, keepalive
+        )
+    metadata = vote_metadata(vote, ledger)
+    state.metrics.record_vote(vote, metadata)
+    attributes |= {name: metadata[name] for name in LOGGED_OF_A_VOTE}
+    if not request.stream:
+        await exchange.respond(200, completion_body(vote, metadata))
+        return
+    await exchange.start_events()
+    for event in sse_events(vote, metadata):
+        await exchange.send(event)
+    await exchange.send(b"", end=True)
 
-    def __init__(self, state: GatewayState) -> None:
-        self._state = state
 
-    async def answer(
-        self, exchange: Exchange, request: ApiRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]
-    ) -> None:
-        """Answer one request, or raise an :class:`~pets.openai.errors.ApiError`; ``attributes`` are the log's."""
-        state, ledger = self._state, self._state.ledger
-        restricted, allowed = key is not ANYBODY or ledger.limited, state.settings.allow_fields
-        request.check_cost(restricted=restricted, priced=not ledger.currency.counts_traces, allowed=allowed)
-        keepalive = KEEPALIVE_EVENT if request.stream else None
-        with state.place(state.questions, key, what="questions"):
-            vote = await exchange.run_unless_gone(
-                self._submit(request, options, key, attributes), state.settings.keepalive, keepalive
-            )
-        metadata = vote_metadata(vote, ledger)
-        state.metrics.record_vote(vote, metadata)
-        attributes |= {name: metadata[name] for name in LOGGED_OF_A_VOTE}
-        if not request.stream:
-            await exchange.respond(200, completion_body(vote, metadata))
-            return
-        await exchange.start_events()
-        for event in sse_events(vote, metadata):
-            await exchange.send(event)
-        await exchange.send(b"", end=True)
+async def _submit(
+    state: GatewayState, request: ApiRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]
+) -> AnsweredVote:
+    """The vote on a question, or an ``ApiError``."""
+    clock, id = asyncio.get_running_loop().time, attributes["id"]
+    begun, limit = clock(), state.token_limit(request)
+    # Tokens and money need an end to every trace.
+    max_tokens = request.max_tokens if state.ledger.currency.counts_traces else limit
+    prompt = Prompt.of_body(request.sent_fields(max_tokens), sender=key.name)
+    account = RequestAccount(key, id, request.model, "vote", limit, prompt.max_tokens)
+    sampling = sampling_of(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None)
+    client_seed, held = request.fields.get("seed"), {}
+    seed = random.randrange(SEEDS) if client_seed is None else int(client_seed) % SEEDS
+    if (paid := state.ledger.paid) is not None:
+        account.question = paid.digest(prompt, sampling, client_seed)
+        seed = int(account.question[:SEED_DIGITS], 16) % SEEDS  # launch numbers have the same seeds every time
+        held = await paid.find(key.name, account.question)
+    least = max(0, min(state.least_traces, options.max_traces) - len(held)) * state.ledger.trace_cost(account)
+    if (left := state.ledger.left(key)) is not None and least > left:
+        _give_way(state, account, least)
+    while True:
+        limits = VoteLimits(
+            sampling,
+            seed=seed,
+            max_traces=options.max_traces,
+            deadline=begun + options.timeout,
+            hurry=options.hurry,
+            weighted=options.weighted,
+            single=options.max_traces == 1 or account.kind == "fallback",
+            reader=_reader(options.ignore) if options.tools else None,
+            context=account,
+            payer=key.name,
+            held=held,
+        )
+        outcome = await state.submissions.submit(Problem(id, prompt, answer_type=options.answer), limits)
+        attributes["retries"] = attributes.get("retries", 0) + outcome.retries  # of votes without an answer, too
+        if outcome.answer is not None:
+            return AnsweredVote(request, outcome, account, outcome.answer, clock() - begun)
+        if isinstance(outcome.error, BudgetError):  # others were faster
+            _give_way(state, account, state.ledger.trace_cost(account))
+        else:
+            error = outcome.error or BusyError("no trace came back in time.")
+            raise api_error(error, outcome.timed_out) from outcome.error
 
-    async def _submit(
-        self, request: ApiRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]
-    ) -> AnsweredVote:
-        """The vote on a question, or an ``ApiError``."""
-        state, clock, id = self._state, asyncio.get_running_loop().time, attributes["id"]
-        begun, limit = clock(), state.token_limit(request)
-        # Tokens and money need an end to every trace.
-        max_tokens = request.max_tokens if state.ledger.currency.counts_traces else limit
-        prompt = Prompt.of_body(request.sent_fields(max_tokens), sender=key.name)
-        account = RequestAccount(key, id, request.model, "vote", limit, prompt.max_tokens)
-        sampling = sampling_of(max_tokens, top_logprobs=TOP_LOGPROBS if options.weighted else None)
-        client_seed, held = request.fields.get("seed"), {}
-        seed = random.randrange(SEEDS) if client_seed is None else int(client_seed) % SEEDS
-        if state.paid is not None:
-            account.question = state.paid.digest(prompt, sampling, client_seed)
-            seed = int(account.question[:SEED_DIGITS], 16) % SEEDS  # launch numbers have the same seeds every time
-            held = await state.paid.find(key.name, account.question)
-        least = max(0, min(state.least_traces, options.max_traces) - len(held)) * state.ledger.trace_cost(account)
-        if not state.ledger.affords(key, least):
-            self._give_way(account, least)
-        while True:
-            limits = VoteLimits(
-                sampling,
-                seed=seed,
-                max_traces=options.max_traces,
-                deadline=begun + options.timeout,
-                hurry=options.hurry,
-                weighted=options.weighted,
-                single=options.max_traces == 1 or account.kind == "fallback",
-                reader=_reader(options.ignore) if options.tools else None,
-                context=account,
-                payer=key.name,
-                held=held,
-            )
-            outcome = await state.submissions.submit(Problem(id, prompt, answer_type=options.answer), limits)
-            attributes["retries"] = attributes.get("retries", 0) + outcome.retries  # of votes without an answer, too
-            if outcome.answer is not None:
-                return AnsweredVote(request, outcome, account, outcome.answer, clock() - begun)
-            if isinstance(outcome.error, BudgetError):  # others were faster
-                self._give_way(account, state.ledger.trace_cost(account))
-            else:
-                error = outcome.error or BusyError("no trace came back in time.")
-                raise api_error(error, outcome.timed_out) from outcome.error
 
-    def _give_way(self, account: RequestAccount, amount: int) -> None:
-        """The budget does not pay for a vote: one trace without it, or a 429."""
-        if self._state.settings.over_budget == "refuse" or account.kind == "fallback":
-            raise self._state.ledger.refusal(account.key, amount) from None
-        account.kind = "fallback"
+def _give_way(state: GatewayState, account: RequestAccount, amount: int) -> None:
+    """The budget does not pay for a vote: one trace without it, or a 429."""
+    if state.settings.over_budget == "refuse" or account.kind == "fallback":
+        raise state.ledger.refusal(account.key, amount) from None
+    account.kind = "fallback"
 
 
 def _reader(ignore: tuple[str, ...]) -> TraceReader:

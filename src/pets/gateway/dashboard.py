@@ -5,11 +5,10 @@ from its start on.
 """
 
 import asyncio
-import time
 from typing import Any
 
-from pets.gateway.auth import ApiKey, window_start
-from pets.gateway.ledger_store import Balance
+from pets.gateway.auth import ANYBODY, ApiKey
+from pets.gateway.ledger import BudgetLimit
 from pets.gateway.state import GatewayState
 from pets.gateway.stats import RESOLUTIONS
 from pets.openai.errors import ApiError
@@ -74,46 +73,32 @@ class Dashboard:
 
     def _budget(self, key: ApiKey, name: str | None, per_second: float) -> dict[str, Any]:
         """What is spent, held and left of the limits that a viewer may know, and when they end at the present pace."""
-        ledger = self._state.ledger
+        ledger, shown = self._state.ledger, self._state.ledger.shown
         balance = ledger.total if name is None else ledger.balance_of(name)
-        rows = []
-        if name is None and balance.limit is not None:
-            rows.append(self._limit("total", balance, balance.limit, per_second))
-        owner = next((key for key in self._state.keys.active() if key.name == name), None)
-        if owner is not None and owner.budget is not None:
-            rows.append(self._limit("key", ledger.limited_balance_of(owner), owner.budget, per_second))
-            if owner.window is not None:
-                day = ledger.backend.day()
-                length = window_start(owner.window, day, 1) - window_start(owner.window, day)
-                rows[-1] |= {"seconds": length, "refills_in_s": ledger.refills_in_s(owner)}
-        if name is None and (window := ledger.window()) is not None:
-            in_window, rate, seconds_left = window
-            times = {"seconds": rate.seconds, "refills_in_s": seconds_left}
-            rows.append(self._limit("window", in_window, rate.amount, per_second) | times)
+        owner = ANYBODY if name is None else next((key for key in self._state.keys.active() if key.name == name), None)
+        limits = [] if owner is None else ledger.limits(owner)
+        rows = [self._limit(limit, per_second) for limit in limits if name is None or limit.name == "key"]
         left = ledger.left(key) if name in (None, key.name) else None
         return {
-            "spent": self._shown(balance.spent),
-            "held": self._shown(balance.held),
-            "left": min((row["left"] for row in rows), default=None) if left is None else self._shown(left),
+            "spent": shown(balance.spent),
+            "held": shown(balance.held),
+            "left": min((row["left"] for row in rows), default=None) if left is None else shown(left),
             "per_hour": 3600 * per_second,
             "limits": rows,
         }
 
-    def _limit(self, name: str, balance: Balance, limit: int, per_second: float) -> dict[str, Any]:
-        shown = self._shown
-        left = shown(max(0, limit - balance.spent - balance.held))
-        return {
-            "name": name,
-            "limit": shown(limit),
+    def _limit(self, limit: BudgetLimit, per_second: float) -> dict[str, Any]:
+        balance, most, shown = limit.balance, limit.balance.limit or 0, self._state.ledger.shown
+        left = shown(max(0, most - balance.spent - balance.held))
+        row = {
+            "name": limit.name,
+            "limit": shown(most),
             "spent": shown(balance.spent),
             "held": shown(balance.held),
             "left": left,
             "ends_in_s": left / per_second if per_second > 0 else None,
         }
-
-    def _shown(self, amount: float) -> float:
-        """An amount in the unit in which it is shown: dollars are, their smallest parts are not."""
-        return self._state.ledger.currency.shown(amount)[0]
+        return row if limit.seconds is None else row | {"seconds": limit.seconds, "refills_in_s": limit.refills_in_s}
 
     def _keys(self, viewer: ApiKey) -> dict[str, Any]:
         """What each key has spent, of a budget per window in the present one, over all replicas, and how many there
@@ -123,12 +108,12 @@ class Dashboard:
         rows = []
         for name in names[:SHOWN_KEYS]:
             owner = owners.get(name) or ApiKey(name)
-            balance, limit = ledger.limited_balance_of(owner), owner.budget
+            balance, limit = ledger.budget_balance_of(owner), owner.budget
             rows.append({
                 "name": name,
-                "spent": self._shown(balance.spent),
-                "held": self._shown(balance.held),
-                "limit": None if limit is None else self._shown(limit),
+                "spent": ledger.shown(balance.spent),
+                "held": ledger.shown(balance.held),
+                "limit": None if limit is None else ledger.shown(limit),
             })  # fmt: skip
         return {"rows": rows, "number": len(names)}
 
@@ -136,10 +121,7 @@ class Dashboard:
         """How each server does for each model, as its latest requests say: ``down`` while it rests after failures,
         ``waiting`` by its own word, ``failing``, ``up`` after an answer; where it is and its load for admins."""
         pool, urls, rows = self._state.driver.fetcher.pool, self._state.upstream.urls, []
-        try:
-            now = asyncio.get_running_loop().time()  # which endpoints go by
-        except RuntimeError:
-            now = time.monotonic()
+        now = asyncio.get_running_loop().time()  # which endpoints go by
         for model, part in (pool.by_model or {"": pool}).items():
             for endpoint in part.endpoints:
                 states = {

@@ -1,7 +1,6 @@
 """``ApiEndpoint``: one path of the API, from the request's key to its row in the log, whatever becomes of it."""
 
 import asyncio
-import json
 import logging
 import secrets
 import time
@@ -11,8 +10,8 @@ from starlette.types import Receive, Scope, Send
 
 from pets.errors import PetsError
 from pets.gateway.auth import ApiKey, authenticate, unit_shown
-from pets.gateway.completions import Voting
-from pets.gateway.passthrough import PassThrough
+from pets.gateway.completions import answer_by_vote
+from pets.gateway.passthrough import pass_through
 from pets.gateway.requests import CHAT, parse_request
 from pets.gateway.state import GatewayState
 from pets.gateway.stats import CLIENT_GONE
@@ -27,9 +26,8 @@ class ApiEndpoint:
     A chat with a model ``pets/NAME`` is voted on, any other request passes through.
     """
 
-    def __init__(self, state: GatewayState, path: str, voting: Voting, pass_through: PassThrough) -> None:
+    def __init__(self, state: GatewayState, path: str) -> None:
         self._state, self._path = state, path
-        self._voting, self._pass_through = voting, pass_through
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -38,7 +36,8 @@ class ApiEndpoint:
         exchange = Exchange(scope, receive, send, id)
         attributes: dict[str, Any] = {"id": id}  # of the log's row and of the span
         try:
-            self._state.check_running()
+            if self._state.stopping:
+                raise ApiError("The gateway is stopping.", status=503, code="stopping", retry_after=1)
             with span("chat" if self._path == CHAT else "request", exchange.headers, attributes):
                 key = self._authenticate(exchange, attributes)
                 limits = self._state.settings.limits
@@ -68,9 +67,9 @@ class ApiEndpoint:
         key.check_model(request.fields["model"])
         await self._state.upstream.check(request.model, voted=voted)
         if request.options is None:
-            await self._pass_through.answer(exchange, request, key, attributes["id"])
+            await pass_through(self._state, exchange, request, key, attributes["id"])
         else:
-            await self._voting.answer(exchange, request, request.options, key, attributes)
+            await answer_by_vote(self._state, exchange, request, request.options, key, attributes)
 
     def _authenticate(self, exchange: Exchange, attributes: dict[str, Any]) -> ApiKey:
         key = authenticate(self._state.keys, exchange.headers)
@@ -89,8 +88,7 @@ class ApiEndpoint:
             await exchange.respond_error(error)
             return
         attributes["stream_status"] = error.status
-        data = json.dumps(error.to_plain()).encode()
-        await exchange.send(b"data: " + data + b"\n\n", end=True)
+        await exchange.send(b"data: " + error.body() + b"\n\n", end=True)
 
     def _record(self, attributes: dict[str, Any], status: int, seconds: float) -> None:
         """Count a request that is over, and log it."""
@@ -105,7 +103,8 @@ class ApiEndpoint:
         known = (words for name, words in reasons.items() if attributes.get(name))  # why it was not answered
         outcome = {"status": ended, "seconds": seconds, "reason": next(known, attributes.get("refused"))}
         request = dict.fromkeys(("key", "model")) | {"retries": 0, "kind": kind} | attributes | outcome
-        self._state.metrics.record_request(request)
+        for share in self._state.metrics.shares_of(request["key"]):
+            share.record_request(request)
         if LOGGER.isEnabledFor(logging.INFO):
             row = attributes | {"status": status, "seconds": round(seconds, 4)}
             LOGGER.info("request", extra={"fields": row})

@@ -18,11 +18,13 @@ back, whatever the clock does.
 
 import asyncio
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pets.core.budget import whole_traces
 from pets.core.money import Currency
@@ -51,20 +53,31 @@ NO_REFILL_RETRY_AFTER_S = 3600.0  # what a client is told of a budget that does 
 HELD_RETRY_AFTER_S = 1.0  # where requests under way hold what is left, most of which comes back
 MAX_AMOUNT = (1 << 63) - 1  # that a store keeps
 NOT_SAMPLED = Charge()
+FEWER_TRACES = "fewer traces ('pets.max_traces', or 'n' of a plain request)"
 RETRY_WITHIN_S = 60.0  # that clients wait for the next window of a key; they would not wait for days
-WHOSE = {TOTAL: "this gateway's", KEY: "this key's", KEY_WINDOW: "this key's", WINDOW: "this window's"}
+WHOSE = {"total": "this gateway's", "key": "this key's", "window": "this window's"}
+
+
+class BudgetLimit(NamedTuple):
+    """A ``balance`` that has a limit: the ``total``, that of a ``window``, or a ``key``'s.
+
+    It is for good, or for a window of so many ``seconds`` that ends in ``refills_in_s``.
+    """
+
+    name: Literal["total", "key", "window"]
+    balance: Balance
+    seconds: float | None = None
+    refills_in_s: float | None = None
 
 
 @dataclass(slots=True, eq=False)
 class RequestAccount:
     """Who pays for one request, the most that a trace of it may take, and what came of it so far.
 
-    ``max_tokens`` and ``prompt_tokens`` are the most that a trace and its prompt may take. ``delivered`` traces came
-    back, ``lost`` ones were paid for and did not, ``cancelled`` ones in part; ``estimated`` ones came
-    without their tokens, ``claimed_more`` with more than they may have. All this has ``spent`` so much. ``upstream_s``
-    are the seconds in which an attempt was out. A ``fallback`` is written down and not counted: the budget is used up.
-    ``question``
-    is the digest under which its traces are kept, where they are; ``reused`` ones were paid for before.
+    ``max_tokens`` and ``prompt_tokens`` are the most that a trace and its prompt may take. ``charged`` is the sum of
+    what was settled; ``lost`` traces were paid for and did not come. ``upstream_s`` are the seconds in which an attempt
+    was out. A ``fallback`` is written down and not counted: the budget is used up. ``question`` is the digest under
+    which its traces are kept, where they are; ``reused`` ones were paid for before.
     """
 
     key: ApiKey
@@ -73,12 +86,8 @@ class RequestAccount:
     kind: Literal["vote", "plain", "fallback"] = "vote"
     max_tokens: int = 0
     prompt_tokens: int = 0
-    delivered: int = 0
+    charged: Charge = NOT_SAMPLED
     lost: int = 0
-    cancelled: int = 0
-    estimated: int = 0
-    claimed_more: int = 0
-    spent: int = 0
     upstream_s: float = 0.0
     question: str = ""
     reused: int = 0
@@ -101,7 +110,7 @@ class RequestAccount:
 class GatewayLedger(Ledger):
     """Reserves and settles the cost of upstream requests, in ``currency``; the module's docstring has its law.
 
-    Traces are kept in ``paid``, where there is one.
+    Traces that keys have paid for are kept in ``paid``, where they are reused.
     """
 
     def __init__(
@@ -113,13 +122,12 @@ class GatewayLedger(Ledger):
         rate_limit: SpendRateLimit | None = None,
         paid: PaidTraces | None = None,
     ) -> None:
-        self._paid = paid
-        self.currency = currency or Currency()
+        self.currency, self.paid = currency or Currency(), paid
         self.backend, self._rate_limit = backend, rate_limit
         self._ids = count(backend.open(self.currency, rate_limit))
         self.total = backend.balance(TOTAL)
         self.total.limit = total
-        self._open: dict[int, Reservation] = {}
+        self._open: dict[int, RequestAccount] = {}  # of each reservation that is not settled
         self._paid_parts: Counter[str] = Counter()  # by key: thousandths paid for, for its next cancelled ones
         self.on_settled: Callable[[Reservation, Charge], None] = lambda reservation, charge: None
 
@@ -139,86 +147,70 @@ class GatewayLedger(Ledger):
         """What the key of this name may spend, has spent and holds."""
         return self.backend.balance(KEY + name)
 
-    def limited_balance_of(self, key: ApiKey) -> Balance:
+    def budget_balance_of(self, key: ApiKey) -> Balance:
         """The balance that the key's budget is for: of its life, or of its present window."""
         if key.window is None:
             return self.balance_of(key.name)
-        names = key_window_names(key.name, self.backend.day())
+        names = key_window_names(key.name, self.backend.store.day())
         return self.backend.balance(names[BUDGET_WINDOWS.index(key.window)])
 
-    def refills_in_s(self, key: ApiKey) -> float | None:
-        """The seconds until the present window of the key's budget ends; None where it is for the key's life."""
-        if key.window is None:
-            return None
-        return window_start(key.window, self.backend.day(), 1) - self.backend.store.now()
-
-    def window(self) -> tuple[Balance, SpendRateLimit, float] | None:
-        """The balance of the present window of time, its limit, and the seconds until it ends; None without windows."""
-        if (limit := self._rate_limit) is None:
-            return None
-        balance = self.backend.balance(self.backend.window(limit))
-        return balance, limit, limit.seconds_left(self.backend.store.now())
+    def limits(self, key: ApiKey) -> list[BudgetLimit]:
+        """What limits the requests of a key now."""
+        rate, now, day, limits = self._rate_limit, self.backend.store.now(), self.backend.store.day(), []
+        for name, balance in self._balances(key, day).items():
+            if balance.limit is None:
+                continue
+            if name.startswith(KEY_WINDOW) and key.window is not None:
+                start, end = (window_start(key.window, day, later) for later in (0, 1))
+                limits.append(BudgetLimit("key", balance, end - start, end - now))
+            elif name.startswith(WINDOW) and rate is not None:
+                limits.append(BudgetLimit("window", balance, rate.seconds, rate.seconds_left(now)))
+            else:
+                limits.append(BudgetLimit("total" if name == TOTAL else "key", balance))
+        return limits
 
     def left(self, key: ApiKey) -> int | None:
         """What this key may still spend; None where nothing limits it."""
-        free = self._free(key)
+        free = min(balance.free for balance in self._balances(key, self.backend.store.day()).values())
         return None if free == math.inf else max(0, int(free))
+
+    def shown(self, amount: float) -> float:
+        """An amount in the unit in which it is shown: dollars are, their smallest parts are not."""
+        return self.currency.shown(amount)[0]
 
     def trace_cost(self, account: RequestAccount) -> int:
         """The most that one trace of a request may cost."""
         return self.currency.hold_for(Usage(tokens=account.max_tokens, prompt_tokens=account.prompt_tokens))
 
-    def affords(self, key: ApiKey, amount: int) -> bool:
-        """Whether so much may be reserved for this key now."""
-        return amount <= self._free(key)
-
     def refusal(self, key: ApiKey, amount: int = 1) -> ApiError:
         """The 429 for a request that cannot be paid for: it takes ``amount`` to begin."""
-        balances = self._balances(key, self.backend.day())
-        name = min(balances, key=lambda name: balances[name].free)
-        limit, free, held = balances[name].limit, balances[name].free, balances[name].held
-        if limit is None:  # nothing but the plan of the stream, which other questions were promised
+        lowest = min(self.limits(key), key=lambda limit: limit.balance.free, default=None)
+        if lowest is None:  # nothing but the plan of the stream, which other questions were promised
             message = "The budget per question is promised to questions under way: try again."
             return ApiError(message, status=429, code="rate_limit_exceeded", retry_after=HELD_RETRY_AFTER_S)
-        whose = next(words for prefix, words in WHOSE.items() if name.startswith(prefix))
-        own_refill_s = self.refills_in_s(key) if name.startswith(KEY_WINDOW) else None
-        per = "" if own_refill_s is None else f" per {key.window}"
-        budget = f"{whose} budget of {self.currency.words(limit)}{per}"
-        if not self.currency.counts_traces and amount > limit:
-            return ApiError(
-                f"The request may take {self.currency.words(amount)}, {whose} budget is "
-                f"{self.currency.words(limit)}{per}: ask for fewer 'max_tokens'.",
-                status=429,
-                code="insufficient_quota",
-                should_retry=False,
-            )
-        if not self.currency.counts_traces and free + held >= amount:
-            return ApiError(
-                f"What is left of {budget} is held for requests under way.",
-                status=429,
-                code="rate_limit_exceeded",
-                retry_after=HELD_RETRY_AFTER_S,
-                should_retry=True,
-            )
-        refill_s, anew = own_refill_s, ""
-        if own_refill_s is not None:
-            anew = f" It begins anew at {utc_words(self.backend.store.now() + own_refill_s)}."
-            anew = anew if free + held > 0 else f" This request may take {self.currency.words(amount)}.{anew}"
-        elif name.startswith(WINDOW) and self._rate_limit is not None:
-            refill_s = self._rate_limit.seconds_left(self.backend.store.now())
-        left, smaller = free + held, "fewer 'max_tokens'"
-        if self.currency.counts_traces:
-            left, smaller = free, "fewer traces ('pets.max_traces', or 'n' of a plain request)"
-        shown, most = self.currency.words(int(left)) if left > 0 else "", self.currency.words(amount)
-        return ApiError(
-            f"{shown} of {budget} are left; this request may take {most}: ask for {smaller}.{anew}"
-            if left > 0
-            else f"You have used up {budget}.{anew}",
-            status=429,
-            code="insufficient_quota",
-            retry_after=NO_REFILL_RETRY_AFTER_S if refill_s is None else refill_s,
-            should_retry=refill_s is not None and (own_refill_s is None or refill_s <= RETRY_WITHIN_S),
-        )
+        whose, balance, _, refill_s = lowest
+        limit, own_window = balance.limit or 0, whose == "key" and refill_s is not None
+        counts_traces, words = self.currency.counts_traces, self.currency.words
+        most, per = words(amount), f"{words(limit)} per {key.window}" if own_window else words(limit)
+        budget, refuse = f"{WHOSE[whose]} budget of {per}", partial(ApiError, status=429, code="insufficient_quota")
+        left = balance.free if counts_traces else balance.free + balance.held  # of other units most comes back
+        if not counts_traces and amount > limit:
+            message = f"The request may take {most}, {WHOSE[whose]} budget is {per}: ask for fewer 'max_tokens'."
+            return refuse(message, should_retry=False)
+        if not counts_traces and left >= amount:
+            message = f"What is left of {budget} is held for requests under way."
+            return refuse(message, code="rate_limit_exceeded", retry_after=HELD_RETRY_AFTER_S, should_retry=True)
+        message = f"You have used up {budget}."
+        if left > 0:
+            fewer = FEWER_TRACES if counts_traces else "fewer 'max_tokens'"
+            message = f"{words(int(left))} of {budget} are left; this request may take {most}: ask for {fewer}."
+        elif own_window:
+            message += f" This request may take {most}."
+        if refill_s is None:
+            return refuse(message, retry_after=NO_REFILL_RETRY_AFTER_S, should_retry=False)
+        if own_window:
+            message += f" It begins anew at {utc_words(self.backend.store.now() + refill_s)}."
+        return refuse(message, retry_after=refill_s, should_retry=not own_window or refill_s <= RETRY_WITHIN_S)
 
     async def opened(self, request: TraceRequest) -> None:
         """Reserve what an attempt may cost, durably; ``BudgetError`` where that is not free."""
@@ -235,15 +227,12 @@ class GatewayLedger(Ledger):
         self._settle_delivered(request, traces)
         if request.reused:
             account.reused += len(traces)
-        elif self._paid is not None and account.question:
-            self._paid.keep(account.key.name, account.question, traces, request.owner.raw)
+        elif self.paid is not None and account.question:
+            self.paid.keep(account.key.name, account.question, traces, request.owner.raw)
 
     def lost(self, request: TraceRequest, usage: Usage) -> None:
         """Charge all that was held for an attempt: what it used is not known here."""
         if (reservation := self._ended(request)) is not None:
-            account = _account(request)
-            account.lost += reservation.traces
-            account.spent += reservation.held
             self.settle_lost(reservation)
 
     def released(self, request: TraceRequest) -> None:
@@ -269,26 +258,17 @@ class GatewayLedger(Ledger):
             parts = sum(1000 if trace.part is None else trace.part for trace in traces)
             cost = max(0, whole_traces(parts - paid))
             self._paid_parts[reservation.key] = paid + 1000 * cost - parts
-        cost = min(cost, reservation.held)
-        tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
         account = _account(request)
-        if self._paid is not None and account.question:
-            self._paid.keep(account.key.name, account.question, traces, {})
-        account.cancelled += len(traces)
-        account.estimated += request.estimated
-        account.spent += cost
-        used = min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)
-        self.settle(reservation, Charge(cost, 0, *used, request.estimated, 0, len(traces)))
+        if self.paid is not None and account.question:
+            self.paid.keep(account.key.name, account.question, traces, {})
+        charge = Charge(min(cost, reservation.held), 0, *_used(traces), request.estimated, 0, len(traces))
+        self.settle(reservation, charge)
 
     def _settle_delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        if (reservation := self._ended(request)) is None:
-            return
-        account, counted = _account(request), [*traces, *[Usage()] * request.surplus]
-        claimed_more = max(request.claimed_more, int(self._cost(counted) > reservation.held))
-        account.delivered += len(counted)
-        account.estimated += request.estimated
-        account.claimed_more += claimed_more
-        account.spent += self.settle_traces(reservation, counted, request.estimated, claimed_more)
+        if (reservation := self._ended(request)) is not None:
+            counted = [*traces, *[Usage()] * request.surplus]
+            claimed_more = max(request.claimed_more, int(self._cost(counted) > reservation.held))
+            self.settle_traces(reservation, counted, request.estimated, claimed_more)
 
     def _ended(self, request: TraceRequest) -> Reservation | None:
         """What is held for an attempt, which is over; None where none is in flight."""
@@ -308,14 +288,14 @@ class GatewayLedger(Ledger):
         if max(most) > MAX_AMOUNT:
             return None
         while True:
-            day = self.backend.day()
+            day = self.backend.store.day()
             balances = {} if account.kind == "fallback" else self._balances(account.key, day)
             if any(held > balance.free for balance in balances.values()):
                 return None
             about = account.key.name, account.request, account.kind, account.model, self.currency.unit
             limits = tuple((name, balance.limit) for name, balance in balances.items())
             reservation = Reservation(next(self._ids), *about, *most, day, limits)
-            self._open[reservation.id] = reservation
+            self._open[reservation.id] = account
             try:
                 made = await self.backend.reserve(reservation)
             except asyncio.CancelledError:
@@ -327,53 +307,50 @@ class GatewayLedger(Ledger):
                 raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
             if not made:
                 del self._open[reservation.id]
-            same_time = self._rate_limit is None and self.backend.day() == day
-            if not balances or same_time or balances.keys() == self._balances(account.key, self.backend.day()).keys():
+            today = self.backend.store.day()
+            same_time = self._rate_limit is None and today == day
+            if not balances or same_time or balances.keys() == self._balances(account.key, today).keys():
                 return reservation if made else None
             self.settle(reservation)
 
     def settle_traces(
         self, reservation: Reservation, traces: Sequence[Usage], estimated: int = 0, claimed_more: int = 0
-    ) -> int:
-        """Spend what these traces cost, each at most what was held for one, and free the rest; what was spent."""
+    ) -> None:
+        """Spend what these traces cost, each at most what was held for one, and free the rest."""
         surplus = max(0, len(traces) - reservation.traces)  # that nobody asked for, and that were sampled
         most = reservation.held + surplus * reservation.held // reservation.traces
         cost = min(self._cost(traces), most)
-        tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
-        used = min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)
-        self.settle(reservation, Charge(cost, len(traces), *used, estimated, claimed_more))
-        return cost
+        self.settle(reservation, Charge(cost, len(traces), *_used(traces), estimated, claimed_more))
 
     def settle_lost(self, reservation: Reservation) -> None:
         """Spend all that was held: the server may have sampled, and nobody knows how much."""
-        self.settle(reservation, Charge(reservation.held, 0, reservation.tokens, reservation.prompt_tokens))
+        if (account := self._open.get(reservation.id)) is not None:
+            account.lost += reservation.traces
+            self.settle(reservation, Charge(reservation.held, 0, reservation.tokens, reservation.prompt_tokens))
 
     def settle(self, reservation: Reservation, charge: Charge = NOT_SAMPLED) -> None:
         """Spend what the charge says, free the rest of what was held. A second call does nothing."""
-        if self._open.pop(reservation.id, None) is not None:
+        if (account := self._open.pop(reservation.id, None)) is not None:
+            account.charged = Charge(*map(operator.add, account.charged, charge))
             self.backend.settle(reservation, charge)
             self.on_settled(reservation, charge)
 
-    async def begin(self) -> None:
-        """Report what other gateways spend to this event loop."""
-        await self.backend.begin()
-
     async def close(self) -> None:
         """Write what is left and release the store; the disk is waited for in a thread."""
+        loop = asyncio.get_running_loop()
         self.backend.finish()
-        await asyncio.get_running_loop().run_in_executor(None, self.backend.close)
-
-    def _free(self, key: ApiKey) -> float:
-        return min(balance.free for balance in self._balances(key, self.backend.day()).values())
+        await loop.run_in_executor(None, self.backend.close)
+        if self.paid is not None:
+            await loop.run_in_executor(None, self.paid.close)
 
     def _balances(self, key: ApiKey, day: int) -> dict[str, Balance]:
         """What a key's request is held in on a day, by name: the total, the present window where there is one, the
         key's own and those of its windows, for one of which its budget may be."""
         balances = {TOTAL: self.total}
-        if (limit := self._rate_limit) is not None:
-            window = self.backend.window(limit)
+        if (rate := self._rate_limit) is not None:
+            window, _ = rate.window(self.backend.store.now())
             balances[window] = self.backend.balance(window)
-            balances[window].limit = limit.amount
+            balances[window].limit = rate.amount
         own = balances[KEY + key.name] = self.balance_of(key.name)
         own.limit = key.budget if key.window is None else None
         names = () if key is ANYBODY else key_window_names(key.name, day)
@@ -384,6 +361,12 @@ class GatewayLedger(Ledger):
 
     def _cost(self, traces: Sequence[Usage]) -> int:
         return sum(map(self.currency.cost, traces))
+
+
+def _used(traces: Sequence[Usage]) -> tuple[int, int]:
+    """The tokens of traces, and of their prompts, as a store keeps them."""
+    tokens, prompt_tokens = sum(trace.tokens for trace in traces), sum(trace.prompt_tokens for trace in traces)
+    return min(tokens, MAX_AMOUNT), min(prompt_tokens, MAX_AMOUNT)
 
 
 def _account(request: TraceRequest) -> RequestAccount:

@@ -16,10 +16,10 @@ An operation's way (loop: the event loop; thread: the backend's own):
              the store commits at once                   |  it does not, it fails, or the thread has others before it
                      +-----------------------------------+------------------+
                      v                                                      v
-           _end (loop): reserve() returns <---- _told (loop) <---- _work (thread)
+           _end (loop): reserve() returns <------------------------ _work (thread)
 
-While the thread has anything (``_handed`` > 0) all else goes behind it: operations are committed in order, and only one
-of loop and thread uses the connection at a time.
+While the thread has anything (``_under_way`` > 0) all else goes behind it: operations are committed in order, and only
+one of loop and thread uses the connection at a time.
 
 A transaction that fails (a full disk, a server that is away) sets ``failure``: its reservations raise it, and so does
 every reservation from then on, at once; settlements wait. Every RETRY_S the thread tries again, at the end for
@@ -38,7 +38,6 @@ from pets.core.allocator import Allocator
 from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import PetsError, StateError
-from pets.gateway.auth import DAY_S
 from pets.gateway.ledger_store import (
     KEY_WINDOW,
     WINDOW,
@@ -49,7 +48,6 @@ from pets.gateway.ledger_store import (
     Reservation,
     SpendRateLimit,
     StoreSnapshot,
-    key_window_names,
 )
 from pets.gateway.telemetry import LOGGER
 
@@ -68,13 +66,12 @@ class LedgerBackend:
     def __init__(self, store: LedgerStore, allocator: Allocator | None = None) -> None:
         self.store, self._allocator = store, allocator
         self.balances: dict[str, Balance] = {}
-        self._day = -1
+        self._windows: dict[str, str] = {}  # the latest of each series, which have one name but for the number
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: list[Operation] = []
-        self._flush_handle: asyncio.Handle | None = None
-        self._flush_this_turn = False
-        self._handed = 0  # operations that the thread has
-        self._queue: queue.SimpleQueue[list[Operation] | None] = queue.SimpleQueue()
+        self._timer: asyncio.TimerHandle | None = None  # of the next flush, where settlements alone are pending
+        self._under_way = 0  # operations that are being committed; between the loop's turns, by the thread
+        self._queue: queue.SimpleQueue[list[Operation]] = queue.SimpleQueue()
         self._waiting: list[Operation] = []  # the thread's, to be tried again
         self._reasons: list[str] = []  # why the store cannot be written, since it could
         self._began: float | None = None  # when the transaction under way did
@@ -92,44 +89,28 @@ class LedgerBackend:
 
     # -- the event loop's side --------------------------------------------------------------------------------------
 
-    def day(self) -> int:
-        """The number of the present day; when it begins, the balances of keys' windows that are over are forgotten."""
-        day = int(self.store.now() // DAY_S)
-        if day != self._day:
-            self._day = day
-            for name in [name for name in self.balances if name.startswith(KEY_WINDOW)]:
-                key, _, _ = name.removeprefix(KEY_WINDOW).rsplit(" ", 2)
-                if name not in key_window_names(key, day):
-                    del self.balances[name]
-        return day
-
     def balance(self, name: str) -> Balance:
-        """The balance of this name, which begins with nothing where there is none; what others may have spent of it is
-        not known before the store has told."""
+        """The balance of this name. It begins with nothing, and takes the place of the one of the window before; what
+        others may have spent of it is not known before the store has told."""
         if (balance := self.balances.get(name)) is None:
             balance = self.balances[name] = Balance(is_known=self.store.replicas is None)
+            if name.startswith((WINDOW, KEY_WINDOW)):
+                series, _, _ = name.rpartition(" ")
+                self.balances.pop(self._windows.get(series, ""), None)
+                self._windows[series] = name
         return balance
-
-    def window(self, rate_limit: SpendRateLimit) -> str:
-        """The name of the balance of the present window, which may just have begun; those before it are forgotten."""
-        self.store.window = name, _ = rate_limit.window(self.store.now())
-        if name not in self.balances:
-            for old in [other for other in self.balances if other.startswith(WINDOW)]:
-                del self.balances[old]
-            self.balance(name)
-        return name
 
     def open(self, currency: Currency, rate_limit: SpendRateLimit | None) -> int:
         """Read what was spent and begin to write; the value is the first id that is free for a reservation."""
         first_id, snapshot = self.store.open(currency, rate_limit)
-        for name in snapshot.balances:
+        for name in sorted(snapshot.balances, key=lambda name: (len(name), name)):  # of each series the latest last
             self.balance(name)
         self._end((), snapshot)
         self._thread.start()
         return first_id
 
-    async def begin(self) -> None:
-        """Report to this event loop from now on."""
+    def begin(self) -> None:
+        """Report to this event loop from now on, also what other gateways spend."""
         self._loop = asyncio.get_running_loop()
 
     async def reserve(self, reservation: Reservation) -> bool:
@@ -142,25 +123,22 @@ class LedgerBackend:
         self._loop = asyncio.get_running_loop()
         made: asyncio.Future[bool] = self._loop.create_future()
         self._add(Operation(reservation, made=made))
-        if not self._flush_this_turn:
-            if self._flush_handle is not None:
-                self._flush_handle.cancel()
-            self._flush_handle, self._flush_this_turn = self._loop.call_soon(self._flush), True
+        self._loop.call_soon(self._flush)  # the first of a turn takes all
         return await made
 
     def settle(self, reservation: Reservation, charge: Charge) -> None:
         """Move what was held to what was spent; written soon, or as soon as the store can be written again."""
         self._add(Operation(reservation, charge))
-        if self._flush_handle is None:
+        if self._timer is None:
             self._loop = asyncio.get_running_loop()
-            self._flush_handle = self._loop.call_later(self.store.settle_delay_s, self._flush)
+            self._timer = self._loop.call_later(self.store.settle_delay_s, self._flush)
 
     def finish(self) -> None:
         """Accept no more; what was accepted is written. Call it in the event loop, before ``close``."""
         if self._deadline is None:
+            self._queue.put(self._take_pending())
             self._deadline = time.monotonic() + CLOSE_TIMEOUT_S
-            self._hand_over(self._take_pending())
-            self._queue.put(None)
+            self._queue.put([])  # so that the thread sees it now
 
     def close(self) -> None:
         """Wait until all is written and release the store; twice does no harm."""
@@ -182,33 +160,26 @@ class LedgerBackend:
                 balance.move(spent, held)
 
     def _take_pending(self) -> list[Operation]:
-        if self._flush_handle is not None:
-            self._flush_handle.cancel()
-        self._flush_handle, self._flush_this_turn = None, False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
         operations, self._pending = self._pending, []
+        self._under_way += len(operations)
         return operations
 
     def _flush(self) -> None:
         """Commit what is pending, or hand it to the thread, behind what that has already."""
-        operations, snapshot = self._take_pending(), None
-        if not self._handed and not self._reasons:
-            snapshot = self.store.commit_at_once(operations)
-        if snapshot is None:
-            self._hand_over(operations)
-        else:
-            self._end(operations, snapshot)
-
-    def _hand_over(self, operations: list[Operation]) -> None:
-        self._handed += len(operations)
-        self._queue.put(operations)
-
-    def _told(self, operations: Sequence[Operation], snapshot: StoreSnapshot, error: str | None = None) -> None:
-        """Take in what a transaction of the thread came to."""
-        self._handed -= sum(operation.is_counted for operation in operations)
-        self._end(operations, snapshot, error)
+        at_once = not self._under_way and not self._reasons
+        if operations := self._take_pending():
+            snapshot = self.store.commit_at_once(operations) if at_once else None
+            if snapshot is None:
+                self._queue.put(operations)
+            else:
+                self._end(operations, snapshot)
 
     def _end(self, operations: Sequence[Operation], snapshot: StoreSnapshot, error: str | None = None) -> None:
         """Take in what a transaction came to: the balances of the store, and which reservations were made."""
+        self._under_way -= sum(operation.is_counted for operation in operations)
         for operation in snapshot.void:
             if operation.is_counted:
                 self._count(operation, -1)
@@ -230,7 +201,8 @@ class LedgerBackend:
     def _work(self) -> None:
         look_at, ending = 0.0, False
         while not ending:
-            operations, ending = self._take(look_at - time.monotonic())
+            operations = self._take(look_at - time.monotonic())
+            ending = self._deadline is not None and self._queue.empty() and not self._waiting
             self._began = time.monotonic()
             try:
                 if self._reasons:
@@ -239,7 +211,9 @@ class LedgerBackend:
                     self._tell(operations, self.store.commit(operations))
                     operations = []
                 if time.monotonic() >= look_at:
-                    self._look()
+                    share = ReplicaTotals() if self._allocator is None else self._allocator.totals
+                    if (snapshot := self.store.look(list(self.balances), share)) is not None:
+                        self._tell((), snapshot)
                     look_at = time.monotonic() + self.store.look_every_s
                 if ending:
                     self.store.end()
@@ -252,17 +226,9 @@ class LedgerBackend:
                 if self._deadline is not None and time.monotonic() + RETRY_S > self._deadline:
                     LOGGER.error("%d settlements are lost: what they held is charged in full", len(self._waiting))
                     return
-                if ending:
-                    ending = False
-                    self._queue.put(None)
-                look_at, self._began = 0.0, None
+                look_at, ending, self._began = 0.0, False, None
                 time.sleep(RETRY_S)
             self._began = None
-
-    def _look(self) -> None:
-        share = ReplicaTotals() if self._allocator is None else self._allocator.totals
-        if (snapshot := self.store.look(list(self.balances), share)) is not None:
-            self._tell((), snapshot)
 
     def _fail(self, error: Exception) -> None:
         """Refuse requests, and log each reason once until the store can be written again."""
@@ -276,30 +242,24 @@ class LedgerBackend:
             LOGGER.error(words, self.store.database.name, reason)
             self._reasons.append(reason)
 
-    def _take(self, timeout_s: float) -> tuple[list[Operation], bool]:
-        """Take all operations in the queue, or the first within the timeout; and whether they are the last."""
+    def _take(self, timeout_s: float) -> list[Operation]:
+        """Take all operations in the queue, or the first within the timeout."""
         operations, self._waiting = self._waiting, []
-        ending = False
         with suppress(queue.Empty):
             wait_s = 0.0 if operations else max(0.0, timeout_s)
-            while len(operations) < MAX_BATCH and not ending:
-                batch = self._queue.get(timeout=wait_s) if wait_s else self._queue.get_nowait()
-                wait_s, ending = 0.0, batch is None
-                operations += batch or ()
+            while len(operations) < MAX_BATCH:
+                operations += self._queue.get(timeout=wait_s) if wait_s else self._queue.get_nowait()
+                wait_s = 0.0
         made = {operation.reservation.id for operation in operations if operation.charge is None}
         # What is made now is settled with the next transaction.
         self._waiting = [op for op in operations if op.charge is not None and op.reservation.id in made]
-        if self._waiting:
-            operations = [op for op in operations if op.charge is None or op.reservation.id not in made]
-            if ending:
-                self._queue.put(None)
-        return operations, ending and not self._waiting
+        return [op for op in operations if op.charge is None or op.reservation.id not in made]
 
     def _tell(self, operations: Sequence[Operation], snapshot: StoreSnapshot, error: str | None = None) -> None:
         """Hand the outcome of a transaction to the event loop."""
         if self._loop is not None:
             with suppress(RuntimeError):  # nobody waits any more: the loop is closed
-                self._loop.call_soon_threadsafe(self._told, operations, snapshot, error)
+                self._loop.call_soon_threadsafe(self._end, operations, snapshot, error)
 
     def _take_back(self, operations: Sequence[Operation]) -> None:
         """Try again what a broken transaction settled, and undo its reservations, which may have been made."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import InputError
-from pets.gateway.auth import BUDGET_WINDOWS, KeyStore, window_number, window_start
+from pets.gateway.auth import BUDGET_WINDOWS, DAY_S, KeyStore, window_number, window_start
 from pets.store.database import Database
 
 TOTAL = "total"
@@ -35,13 +35,12 @@ COST_NOW = (
     "WHEN delivered = 0 AND coalesce(tokens, 0) = 0 THEN traces * ?2 "
     "ELSE ?3 * (CASE WHEN delivered = 0 THEN traces ELSE delivered END) + ?4 * tokens + ?5 * prompt_tokens END"
 )
-IN_WINDOWS = (f"sum(CASE WHEN coalesce(day * 86400.0, at) >= ?{n} THEN {COST_NOW} ELSE 0 END)" for n in (6, 7, 8))
+DAY_AT = "coalesce(day * 86400.0, at)"
+STARTS = ("at", DAY_AT, DAY_AT, DAY_AT)  # what is compared with the beginning of the window, and of each of a key's
+IN_WINDOWS = (f"sum(CASE WHEN {at} >= ?{n} THEN {COST_NOW} ELSE 0 END)" for n, at in enumerate(STARTS, 6))
 TOTALS = (
     f"SELECT key, sum({COST_NOW}), sum(CASE WHEN unit != ?1 THEN 1 ELSE 0 END), {', '.join(IN_WINDOWS)} "
     "FROM ledger WHERE kind != 'fallback' AND spent IS NOT NULL GROUP BY key"
-)
-SPENT_SINCE = (
-    f"SELECT coalesce(sum({COST_NOW}), 0) FROM ledger WHERE kind != 'fallback' AND spent IS NOT NULL AND at >= ?6"
 )
 
 
@@ -114,8 +113,7 @@ class Balance:
         self.is_known = True
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(NamedTuple):
     """A row of the ledger: what is held for one upstream request, whose tokens are the most that it may take.
 
     ``limits`` are the names of the balances in which it is held, with their limits; none for what the budget does not
@@ -137,7 +135,7 @@ class Reservation:
 
 
 class Charge(NamedTuple):
-    """What a reservation is settled with; nothing of it where the server did not sample."""
+    """What a reservation is settled with, or several are; nothing of it where the server did not sample."""
 
     spent: int = 0
     delivered: int = 0
@@ -176,10 +174,7 @@ class StoreSnapshot:
 
 
 class LedgerStore(ABC):
-    """Rows and balances of ``database``: opened, used by one thread at a time, closed. ``keys`` are its API keys.
-
-    ``window`` is the present one: the name of its balance, and when it began.
-    """
+    """Rows and balances of ``database``: opened, used by one thread at a time, closed. ``keys`` are its API keys."""
 
     look_every_s: float
     """How often :meth:`look` is called."""
@@ -194,7 +189,6 @@ class LedgerStore(ABC):
 
     def __init__(self, database: Database, keys: KeyStore, clock: Callable[[], float]) -> None:
         self.database, self.keys, self.clock = database, keys, clock
-        self.window: tuple[str, float] | None = None
         self.latest, self._clock_offset_s = -math.inf, 0.0
 
     @property
@@ -204,8 +198,15 @@ class LedgerStore(ABC):
 
     def now(self) -> float:
         """The store's time, which never goes back; for the event loop alone."""
-        self.latest = max(self.latest, self.clock() + self._clock_offset_s)
+        self.latest = max(self.latest, self._time())
         return self.latest
+
+    def day(self) -> int:
+        """The number of the present day, as :meth:`now`."""
+        return int(self.now() // DAY_S)
+
+    def _time(self) -> float:
+        return self.clock() + self._clock_offset_s
 
     @abstractmethod
     def open(self, currency: Currency, rate_limit: SpendRateLimit | None) -> tuple[int, StoreSnapshot]:
@@ -236,27 +237,22 @@ class LedgerStore(ABC):
     def end(self) -> None:  # noqa: B027 (a file has nobody to tell)
         """Leave the store to others: all is written."""
 
-    @abstractmethod
     def close(self) -> None:
         """Release the store; twice does no harm."""
+        self.database.close()
 
-    def _sums(self, currency: Currency, day: int) -> tuple[dict[str, int], int]:
-        """What was spent of each balance, but for that of the window, and how many rows are in another unit."""
-        spent, converted = {TOTAL: 0}, 0
-        starts = [float(window_start(window, day)) for window in BUDGET_WINDOWS]
-        for key, cost, foreign, *in_windows in self.database.all(TOTALS, *_prices(currency), *starts):
+    def _sums(self, currency: Currency, now: float, rate_limit: SpendRateLimit | None) -> tuple[dict[str, int], int]:
+        """What was spent of each balance that is of this time, and how many rows are in another unit."""
+        day = int(now // DAY_S)
+        window, since = ("", now) if rate_limit is None else rate_limit.window(now)
+        starts = [since, *(float(window_start(window, day)) for window in BUDGET_WINDOWS)]
+        prices = currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token
+        spent, converted = {TOTAL: 0} | ({window: 0} if window else {}), 0
+        for key, cost, foreign, in_window, *in_windows in self.database.all(TOTALS, *prices, *starts):
             spent[TOTAL] += int(cost)
             spent[KEY + key] = int(cost)
             spent |= zip(key_window_names(key, day), map(int, in_windows), strict=True)
+            if window:
+                spent[window] += int(in_window)
             converted += foreign
         return spent, converted
-
-    def _spent_since(self, currency: Currency, start: float) -> int:
-        """What was spent from this time on."""
-        ((spent,),) = self.database.all(SPENT_SINCE, *_prices(currency), start)
-        return int(spent)
-
-
-def _prices(currency: Currency) -> tuple[str, int, int, int, int]:
-    """The values that TOTALS and SPENT_SINCE take first."""
-    return (currency.unit, currency.hold, currency.per_trace, currency.per_token, currency.per_prompt_token)

@@ -5,17 +5,17 @@ The memory that it takes grows with the number of keys alone.
 
 import math
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, Summary, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
 
 from pets.core.tally import NAMES
 from pets.engine.submissions import Submissions
-from pets.gateway.auth import ApiKey
 from pets.gateway.ledger import GatewayLedger
-from pets.gateway.ledger_store import Balance, Charge, Reservation
+from pets.gateway.ledger_store import Charge, Reservation
 from pets.gateway.recent_questions import RecentQuestions
 from pets.gateway.responses import AnsweredVote
 from pets.gateway.stats import REQUEST_SECONDS, ShareStats, outcome_of
@@ -77,13 +77,12 @@ class Share:
         self.questions: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self.errors: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self._registry = registry = CollectorRegistry()
-        registry.register(self)  # first, so that all that is read after it is up to date
         counters = {
             name: Counter(f"pets_{name}", words, labels, registry=registry)
             for name, (words, labels) in COUNTERS.items()
         }
-        self._counters = counters
-        self._counted: defaultdict[tuple[str, ...], float] = defaultdict(float)  # since the last look, by labels
+        # By labels, of which a counter looks for its own more slowly.
+        self._counter = cache(lambda name, *labels: counters[name].labels(*labels) if labels else counters[name])
         self._histograms = {
             name: Histogram(f"pets_{name}", words, labels, buckets=buckets, registry=registry)
             for name, (words, labels, buckets) in HISTOGRAMS.items()
@@ -98,22 +97,23 @@ class Share:
     def record_vote(self, vote: AnsweredVote, metadata: dict[str, Any], row: dict[str, Any]) -> None:
         """Count a vote that is over; ``metadata`` is the ``pets`` object of its response, ``row`` is shown of it."""
         self.stats.keep()
-        answer, account = vote.answer, vote.account
-        self._count("traces", account.delivered, "delivered")
+        answer, account, charged = vote.answer, vote.account, vote.account.charged
+        self._count("traces", charged.delivered, "delivered")
         self._count("traces", account.lost, "lost")
-        self._count("traces", account.cancelled, "cancelled")
-        self._count("usage_faults", account.estimated, "estimated")
-        self._count("usage_faults", account.claimed_more, "claimed_more")
+        self._count("traces", charged.cancelled, "cancelled")
+        self._count("usage_faults", charged.estimated, "estimated")
+        self._count("usage_faults", charged.claimed_more, "claimed_more")
         self._count("tokens", answer.tokens, "completion")
         self._count("tokens", answer.prompt_tokens, "prompt")
         self._count("stops", 1, metadata["stopped"])
         self._histograms["overhead_seconds"].observe(max(0.0, vote.seconds - account.upstream_s))
         self._histograms["certificate"].observe(answer.certificate)
-        self._question_traces.labels(metadata["warmup"] or "fewer").observe(account.delivered + account.lost)
+        self._question_traces.labels(metadata["warmup"] or "fewer").observe(charged.delivered + account.lost)
         self.questions.append(row)
 
     def record_request(self, request: dict[str, Any]) -> None:
-        """Count a request that is over: what became of it, by the names of :meth:`Metrics.record_request`."""
+        """Count a request that is over: its id, key, model, kind (vote, passthrough or refused), status, seconds,
+        retries, and the reason why it was not answered."""
         self.stats.keep()
         outcome = outcome_of(request["status"])
         self._count("requests", 1, request["kind"], str(request["status"]))
@@ -143,16 +143,8 @@ class Share:
         """All metrics, in Prometheus' text format."""
         return generate_latest(self._registry)
 
-    def collect(self) -> Iterator[Metric]:
-        """Bring the counters up to date, for whoever reads the registry: counting is cheap, they are not."""
-        for (name, *labels), amount in self._counted.items():
-            counter = self._counters[name]
-            (counter.labels(*labels) if labels else counter).inc(amount)
-        self._counted.clear()
-        return iter(())
-
     def _count(self, name: str, amount: float, *labels: str) -> None:
-        self._counted[name, *labels] += amount  # which is shown from now on, with 0 too
+        self._counter(name, *labels).inc(amount)  # which is shown from now on, with 0 too
 
     def _model(self, name: str | None) -> str:
         """A model's name as a label, which is UTF-8; those beyond MAX_MODELS are counted together."""
@@ -172,14 +164,9 @@ class Metrics:
     """
 
     def __init__(
-        self,
-        submissions: Submissions,
-        ledger: GatewayLedger,
-        drift: Drift | None = None,
-        recent: RecentQuestions | None = None,
+        self, submissions: Submissions, ledger: GatewayLedger, drift: Drift | None, recent: RecentQuestions
     ) -> None:
-        self._submissions, self._ledger, self.drift = submissions, ledger, drift
-        self.recent = recent or RecentQuestions()
+        self._submissions, self._ledger, self.drift, self.recent = submissions, ledger, drift, recent
         self._shares: dict[str | None, Share] = {}
         self.share_of(None)
         ledger.on_settled = self._record_settlement
@@ -188,20 +175,10 @@ class Metrics:
         """Count a vote that is over; ``metadata`` is the ``pets`` object of its response."""
         if self.drift is not None and metadata["warmup"] is not None:
             self.drift.see(NAMES.index(metadata["warmup"]))
-        spent = 0 if vote.account.kind == "fallback" else vote.account.spent
-        row = self.recent.add(vote, metadata, spent=self._shown(spent), now=self.share_of(None).stats.clock())
-        for share in self._shares_of(vote.account.key.name):
+        spent = 0 if vote.account.kind == "fallback" else vote.account.charged.spent
+        row = self.recent.add(vote, metadata, spent=self._ledger.shown(spent), now=self.share_of(None).stats.clock())
+        for share in self.shares_of(vote.account.key.name):
             share.record_vote(vote, metadata, row)
-
-    def record_request(self, request: dict[str, Any]) -> None:
-        """Count a request that is over: its id, key, model, kind (vote, passthrough or refused), status, seconds,
-        retries, and the reason why it was not answered."""
-        for share in self._shares_of(request["key"]):
-            share.record_request(request)
-
-    def text(self, key: ApiKey) -> bytes:
-        """The metrics that a key may see, in Prometheus' text format."""
-        return self.share_of(None if key.admin else key.name).text()
 
     def share_of(self, name: str | None) -> Share:
         """What was counted for the key of this name; all for None."""
@@ -211,23 +188,19 @@ class Metrics:
 
     def _record_settlement(self, reservation: Reservation, charge: Charge) -> None:
         if cost := charge.spent:
-            spent = self._shown(cost) if reservation.limits else 0  # beyond the budget it costs nothing
-            for share in self._shares_of(reservation.key):
+            spent = self._ledger.shown(cost) if reservation.limits else 0  # beyond the budget it costs nothing
+            for share in self.shares_of(reservation.key):
                 share.record_settlement(reservation, charge, spent)
 
-    def _shown(self, amount: float) -> float:
-        return self._ledger.currency.shown(amount)[0]
-
-    def _shares_of(self, key: str | None) -> list[Share]:
+    def shares_of(self, key: str | None) -> list[Share]:
+        """Where it is counted what the key of this name does: its own share, and that of all."""
         return [self.share_of(name) for name in {None: None, key: None}]
 
     def _gauges(self, name: str | None) -> dict[str, Callable[[], float]]:
         """What each of GAUGES is for the key of this name."""
         submissions, places = self._submissions, self._submissions.places
-        ledger, shown, drift = self._ledger, self._shown, self.drift
-
-        def balance() -> Balance:
-            return ledger.total if name is None else ledger.balance_of(name)
+        shown, drift = self._ledger.shown, self.drift
+        balance = self._ledger.total if name is None else self._ledger.balance_of(name)
 
         def open_questions() -> int:
             return sum(name is None or vote.limits.payer == name for vote in submissions.votes.values())
@@ -235,8 +208,8 @@ class Metrics:
         return {
             "open_questions": open_questions,
             "traces_in_flight": lambda: places.taken if name is None else places.taken_by(name),
-            "budget_spent": lambda: shown(balance().spent) if balance().is_known else math.nan,
-            "budget_held": lambda: shown(balance().held),
-            "budget_limit": lambda: shown(math.nan if (limit := balance().limit) is None else limit),
+            "budget_spent": lambda: shown(balance.spent) if balance.is_known else math.nan,
+            "budget_held": lambda: shown(balance.held),
+            "budget_limit": lambda: shown(math.nan if balance.limit is None else balance.limit),
             "drift_alarm": lambda: drift is not None and drift.alarm,
         }

@@ -18,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 from pets.engine.submissions import Places
 from pets.gateway.auth import ANYBODY, ApiKey, authenticate
 from pets.gateway.dashboard import Dashboard
-from pets.gateway.openapi import description
+from pets.gateway.requests import CHAT, FORMS, IGNORED_NAME, MAX_HURRY, MAX_IGNORED
+from pets.gateway.settings import Settings
 from pets.gateway.state import GatewayState
 from pets.openai.errors import ApiError
 
@@ -37,6 +38,7 @@ MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 PAGE_FILES = ("dashboard.css", "dashboard.js", "uPlot.iife.min.js", "uPlot.min.css")
 PALETTE_FILE = "palette.css"  # the report's: one look
 
+ERROR_STATUSES = (400, 401, 404, 408, 413, 429, 502, 503, 504)
 METRICS_TYPE = "text/plain; version=0.0.4"
 
 Reader = Literal["anybody", "key", "browser"]
@@ -46,10 +48,10 @@ Answer = Callable[[Request, ApiKey], Response | Awaitable[Response]]
 
 
 class Pages:
-    """The paths that only read; a page that is open is told news every ``refresh`` seconds."""
+    """The paths that only read; a page that is open is told news every second."""
 
-    def __init__(self, state: GatewayState, refresh: float) -> None:
-        self._state, self._refresh = state, refresh
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
         self._dashboard = Dashboard(state)
         self._open_dashboards = Places(MAX_DASHBOARDS, lambda: state.keys.several)
         folder, package = files("pets.gateway").joinpath("page"), files("pets")
@@ -68,7 +70,7 @@ class Pages:
             ("/dashboard/{id}", "browser", lambda request, key: self._file(_id(request))),
             ("/v1/models", "key", self._models),
             ("/v1/models/{id:path}", "key", self._model),
-            ("/metrics", "key", lambda _, key: Response(state.metrics.text(key), media_type=METRICS_TYPE)),
+            ("/metrics", "key", self._metrics),
             ("/healthz", "anybody", lambda request, key: JSONResponse({"status": "ok"})),
             ("/readyz", "anybody", self._readiness),
             ("/openapi.json", "anybody", lambda request, key: JSONResponse(description(state.settings))),
@@ -76,15 +78,14 @@ class Pages:
         return [Route(path, self._route(reader, answer)) for path, reader, answer in pages]
 
     def _route(self, reader: Reader, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        keys, browser = self._state.keys, reader == "browser"
+
         async def page(request: Request) -> Response:
-            key = ANYBODY if reader == "anybody" else self._key(request, browser=reader == "browser")
+            key = ANYBODY if reader == "anybody" else authenticate(keys, request.headers, browser=browser)
             response = answer(request, key)
             return response if isinstance(response, Response) else await response
 
         return page
-
-    def _key(self, request: Request, *, browser: bool) -> ApiKey:
-        return authenticate(self._state.keys, request.headers, browser=browser)
 
     def _file(self, name: str) -> Response:
         """A stylesheet or script of the dashboard."""
@@ -109,32 +110,39 @@ class Pages:
             if self._state.stopping:
                 return
             try:  # each time: a key that was revoked meanwhile sees no more
-                key = self._key(request, browser=True)
+                key = authenticate(self._state.keys, request.headers, browser=True)
                 yield _event(self._dashboard.snapshot(key, query.get("key")))
                 if tick % HISTORY_EVERY == 0:
                     yield b"event: history\n" + _event(self._history(key, query))
             except ApiError:
                 return
-            await asyncio.sleep(self._refresh)
+            await asyncio.sleep(DASHBOARD_REFRESH_S)
 
     def _history(self, key: ApiKey, query: QueryParams) -> dict[str, Any]:
         return self._dashboard.history(key, query.get("span", "hour"), query.get("key"))
 
-    async def _models(self, request: Request, key: ApiKey) -> Response:
-        """The server's models that the key may ask for, each also with the prefix that makes it vote."""
-        models = await self._state.upstream.models()
-        settings, voting = self._state.settings, self._state.upstream.voting(models)
+    def _metrics(self, request: Request, key: ApiKey) -> Response:
+        """What was counted for the key, for an admin all of it."""
+        share = self._state.metrics.share_of(None if key.admin else key.name)
+        return Response(share.text(), media_type=METRICS_TYPE)
+
+    async def _served(self) -> list[dict[str, Any]]:
+        """The server's models, those that vote with the prefix that says so."""
+        settings, models = self._state.settings, await self._state.upstream.models()
+        voting = self._state.upstream.voting(models)
         voted = [{**model, "id": settings.prefix + model["id"], "owned_by": "pets"} for model in voting]
-        served = voted + (models if settings.passthrough else [])
-        return JSONResponse({"object": "list", "data": [model for model in served if key.allows(model["id"])]})
+        return voted + (models if settings.passthrough else [])
+
+    async def _models(self, request: Request, key: ApiKey) -> Response:
+        """The models that the key may ask for."""
+        served = [model for model in await self._served() if key.allows(model["id"])]
+        return JSONResponse({"object": "list", "data": served})
 
     async def _model(self, request: Request, key: ApiKey) -> Response:
-        name, prefix = _id(request), self._state.settings.prefix
-        key.check_model(name)
-        models = await self._state.upstream.models()
-        for model in self._state.upstream.voting(models) if name.startswith(prefix) else models:
-            if model["id"] == name.removeprefix(prefix):
-                return JSONResponse({**model, "id": name})
+        key.check_model(_id(request))
+        for model in await self._served():
+            if model["id"] == _id(request):
+                return JSONResponse(model)
         raise ApiError("There is no such model.", param="model", status=404, code="model_not_found")
 
     def _readiness(self, request: Request, key: ApiKey) -> Response:
@@ -169,3 +177,28 @@ def _data(data: dict[str, Any]) -> Response:
 def _event(data: dict[str, Any]) -> bytes:
     """A server-sent event."""
     return f"data: {json.dumps(data)}\n\n".encode()
+
+
+def description(settings: Settings) -> dict[str, Any]:
+    """OpenAPI 3.1, with this gateway's limits.
+
+    >>> sorted(description(Settings())["paths"])
+    ['/healthz', '/metrics', '/readyz', '/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/models', ...]
+    """
+    limits = settings.limits
+    values = {
+        "messages": limits.messages,
+        "max_tokens": limits.max_tokens,
+        "n": limits.n,
+        "max_traces": settings.spec.spending.max_traces,
+        "max_hurry": MAX_HURRY,
+        "max_ignored": MAX_IGNORED,
+        "ignored_name": json.dumps(IGNORED_NAME.pattern),
+    }
+    page: dict[str, Any] = json.loads(files(__package__).joinpath("openapi.json").read_text("utf-8") % values)
+    for path in () if settings.passthrough else FORMS.keys() - {CHAT}:
+        del page["paths"][f"/v1{path}"]
+    for operation in (operation for path in page["paths"].values() for operation in path.values()):
+        error = {"$ref": "#/components/responses/Error"}
+        operation["responses"] |= {str(status): error for status in ERROR_STATUSES}
+    return page

@@ -9,12 +9,10 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import TokenEstimator
-from pets.engine.submissions import Places
 from pets.errors import BusyError, SamplerError
 from pets.gateway.auth import ANYBODY, ApiKey
-from pets.gateway.ledger import GatewayLedger, RequestAccount
+from pets.gateway.ledger import RequestAccount
 from pets.gateway.ledger_store import Reservation
 from pets.gateway.requests import CHAT, CHOICE_PATHS, ApiRequest
 from pets.gateway.state import GatewayState
@@ -30,99 +28,86 @@ LARGE_REPLY_BYTES = 1 << 18
 NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
 
 
-class PassThrough:
-    """Serves plain requests: at most ``concurrency`` traces are in flight, beside those of votes."""
+async def pass_through(state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
+    """Answer one plain request, or raise an :class:`ApiError`: at most ``concurrency`` traces of such are in flight,
+    beside those of votes."""
+    settings = state.settings
+    if not settings.passthrough:
+        raise ApiError(f"This gateway votes: ask for {settings.prefix}NAME.", status=404, param="model")
+    with state.place(state.plain_traces, key, request.traces):
+        await exchange.run_unless_gone(_serve(state, exchange, request, key, id), NO_KEEPALIVE_S, None)
 
-    def __init__(self, state: GatewayState) -> None:
-        self._state = state
-        self._places = Places(state.settings.spec.pacing.in_flight, lambda: state.keys.several)
-        self._estimator = TokenEstimator()
 
-    async def answer(self, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
-        """Answer one request, or raise an :class:`ApiError`."""
-        settings = self._state.settings
-        if not settings.passthrough:
-            raise ApiError(f"This gateway votes: ask for {settings.prefix}NAME.", status=404, param="model")
-        with self._state.place(self._places, key, request.traces):
-            await exchange.run_unless_gone(self._serve(exchange, request, key, id), NO_KEEPALIVE_S, None)
+async def _serve(state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
+    ledger, traces, headers = state.ledger, request.traces, dict(exchange.headers)
+    if state.keys.required or state.upstream.has_key:
+        headers.pop("authorization", None)  # the gateway's key is not the server's
+    if key is ANYBODY and not ledger.limited:
+        await _forward(state, exchange, request, _serialized(request.fields), headers, None)
+        return
+    priced = not ledger.currency.counts_traces
+    restricted = priced or ledger.limited or key.budget is not None or bool(key.models)
+    request.check_cost(restricted=restricted, priced=priced, allowed=state.settings.allow_fields)
+    max_tokens = state.token_limit(request)
+    fields = request.sent_fields(max_tokens) if priced else request.fields
+    body = _serialized(fields)  # before anything is held for it: one that cannot be sent costs nothing
+    prompt = Prompt.of_body(fields) if request.path == CHAT else Prompt(request.path, fields)
+    account = RequestAccount(key, id, request.model, "plain", max_tokens, prompt.max_tokens)
+    reservation = await ledger.reserve(account, traces)
+    if reservation is None:
+        raise ledger.refusal(key, traces * ledger.trace_cost(account))
+    meter = ReplyMeter(state, reservation, request, prompt, max_tokens)
+    try:
+        fetcher = state.driver.fetcher
+        if (refusal := fetcher.refusal(fetcher.pool.of_model(request.model))) is not None:
+            ledger.settle(reservation)
+            raise api_error(refusal)
+        await _forward(state, exchange, request, body, headers, meter)
+    finally:
+        ledger.settle_lost(reservation)  # unless it is settled
 
-    async def _serve(self, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
-        state, ledger, traces = self._state, self._state.ledger, request.traces
-        headers = dict(exchange.headers)
-        if state.keys.required or state.upstream.has_key:
-            headers.pop("authorization", None)  # the gateway's key is not the server's
-        if key is ANYBODY and not ledger.limited:
-            await self._forward(exchange, request, _serialized(request.fields), headers, None)
-            return
-        priced = not ledger.currency.counts_traces
-        restricted = priced or ledger.limited or key.budget is not None or bool(key.models)
-        request.check_cost(restricted=restricted, priced=priced, allowed=state.settings.allow_fields)
-        max_tokens = state.token_limit(request)
-        fields = request.sent_fields(max_tokens) if priced else request.fields
-        prompt = Prompt.of_body(fields) if request.path == CHAT else Prompt(request.path, fields)
-        account = RequestAccount(key, id, request.model, "plain", max_tokens, prompt.max_tokens)
-        reservation = await ledger.reserve(account, traces)
-        if reservation is None:
-            raise ledger.refusal(key, traces * ledger.trace_cost(account))
-        meter = ReplyMeter(ledger, reservation, request, self._estimator, prompt, max_tokens)
-        try:
-            if (refusal := state.driver.fetcher.refusal(self._pool(request.model))) is not None:
-                ledger.settle(reservation)
-                raise api_error(refusal)
-            await self._forward(exchange, request, _serialized(fields), headers, meter)
-        finally:
-            ledger.settle_lost(reservation)  # unless it is settled
 
-    async def _forward(
-        self,
-        exchange: Exchange,
-        request: ApiRequest,
-        body: bytes,
-        headers: dict[str, str],
-        meter: "ReplyMeter | None",
-    ) -> None:
-        upstream, clock = self._state.upstream, asyncio.get_running_loop().time
-        begun = clock()
-        try:
-            async with (
-                asyncio.timeout(self._state.settings.spec.serving.timeout),
-                upstream.forward(request.path, body, headers, request.model) as response,
-            ):
-                is_success = 200 <= response.status < 300
-                if not is_success:
-                    error = error_from(response.status, response.headers, b"")
-                    self._failed(request, meter, error, clock() - begun)
-                await exchange.start(response.status, upstream.passed_headers(response))
-                parts = upstream.passed_bytes(response)
-                async for part in parts if meter is None else meter.read(parts):
-                    await exchange.send(part)
-                if is_success:
-                    self._pool(request.model).delivered(clock() - begun)
-        except SamplerError as error:
-            if exchange.status < 300:  # else its status has settled it
-                self._failed(request, meter, error, clock() - begun)
-            raise self._broken(exchange, error, api_error(error)) from error
-        except TimeoutError as error:
-            self._failed(request, meter, BusyError("no answer came in time."), clock() - begun)
-            late = ApiError("No answer came in time.", status=504, code="timeout")
-            raise self._broken(exchange, error, late) from error
-        await exchange.send(b"", end=True)
+async def _forward(
+    state: GatewayState,
+    exchange: Exchange,
+    request: ApiRequest,
+    body: bytes,
+    headers: dict[str, str],
+    meter: "ReplyMeter | None",
+) -> None:
+    """Pass a request and its reply on; one that comes to nothing is settled as of votes, by the rule of
+    :mod:`pets.engine.fetch`."""
+    upstream, fetcher, clock = state.upstream, state.driver.fetcher, asyncio.get_running_loop().time
+    pool, begun = fetcher.pool.of_model(request.model), clock()
 
-    def _pool(self, model: str) -> EndpointPool:
-        return self._state.driver.fetcher.pool.of_model(model)
-
-    def _failed(self, request: ApiRequest, meter: "ReplyMeter | None", error: SamplerError, seconds: float) -> None:
-        """Settle a request that came to nothing: as of votes, by the rule of :mod:`pets.engine.fetch`."""
-        charged = self._state.driver.fetcher.failed(self._pool(request.model), error, seconds, request.traces)
+    def failed(error: SamplerError) -> None:
+        charged = fetcher.failed(pool, error, clock() - begun, request.traces)
         if meter is not None:
             meter.settle_failed(charged=charged)
 
-    def _broken(self, exchange: Exchange, error: Exception, refusal: ApiError) -> Exception:
-        """What to raise: in the middle of a reply the client sees its connection end early, as we did."""
-        if not exchange.status:
-            return refusal
-        LOGGER.warning("a reply to a plain request broke off (%s)", type(error).__name__)
-        return ClientGoneError()
+    try:
+        async with (
+            asyncio.timeout(state.settings.spec.serving.timeout),
+            upstream.forward(request.path, body, headers, request.model) as response,
+        ):
+            is_success = 200 <= response.status < 300
+            if not is_success:
+                failed(error_from(response.status, response.headers, b""))
+            await exchange.start(response.status, upstream.passed_headers(response))
+            parts = upstream.passed_bytes(response)
+            async for part in parts if meter is None else meter.read(parts):
+                await exchange.send(part)
+            if is_success:
+                pool.delivered(clock() - begun)
+    except (SamplerError, TimeoutError) as error:
+        failure = error if isinstance(error, SamplerError) else BusyError("no answer came in time.")
+        if exchange.status < 300:  # else its status has settled it
+            failed(failure)
+        if exchange.status:  # in the middle of a reply the client sees its connection end early, as we did
+            LOGGER.warning("a reply to a plain request broke off (%s)", type(error).__name__)
+            raise ClientGoneError from error
+        raise api_error(failure, timed_out=isinstance(error, TimeoutError)) from error
+    await exchange.send(b"", end=True)
 
 
 class ReplyMeter:
@@ -132,19 +117,12 @@ class ReplyMeter:
     """
 
     def __init__(
-        self,
-        ledger: GatewayLedger,
-        reservation: Reservation,
-        request: ApiRequest,
-        estimator: TokenEstimator,
-        prompt: Prompt,
-        max_tokens: int,
+        self, state: GatewayState, reservation: Reservation, request: ApiRequest, prompt: Prompt, max_tokens: int
     ) -> None:
-        self._ledger, self._reservation, self._estimator = ledger, reservation, estimator
+        self._ledger, self._estimator, self._reservation = state.ledger, state.plain_tokens, reservation
         self._prompt, self._max_tokens, self._stream = prompt, max_tokens, request.stream
-        has_choices = request.path in CHOICE_PATHS
-        self._hides_usage = has_choices and not ledger.currency.counts_traces and not request.include_usage
-        limit = prompt.max_tokens
+        has_choices, limit = request.path in CHOICE_PATHS, prompt.max_tokens
+        self._hides_usage = has_choices and not self._ledger.currency.counts_traces and not request.include_usage
         self._reader = (
             ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=limit)
             if has_choices

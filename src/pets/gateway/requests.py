@@ -118,21 +118,12 @@ class ApiRequest:
     max_tokens: int | None
     options: VoteOptions | None = None
 
-    @property
-    def form(self) -> RequestForm:
-        """What counts in it."""
-        return FORMS[self.path]
-
-    def token_limit(self, limits: Limits) -> int:
-        """The most tokens that each of its traces may have."""
-        return (self.max_tokens or limits.max_tokens) if self.form.token_limits else 0
-
     def sent_fields(self, max_tokens: int | None) -> dict[str, Any]:
         """What goes upstream where tokens are paid for or voted on: ``max_tokens`` is the one limit in it.
 
         Each trace of a vote says its own n and seed; a plain stream of choices tells its usage.
         """
-        names = self.form.token_limits
+        names = FORMS[self.path].token_limits
         left_out = {"pets", *names, *(TRACE_FIELDS if self.options else ())}
         fields = {name: value for name, value in self.fields.items() if value is not None and name not in left_out}
         fields["model"] = self.model
@@ -147,7 +138,7 @@ class ApiRequest:
     def check_cost(self, *, restricted: bool, priced: bool, allowed: Collection[str] = ()) -> None:
         """Refuse what no budget can hold: costly fields always, unknown ones where a key or a budget is to hold
         (``restricted``), parts that are no text and tools of the server where tokens are (``priced``)."""
-        form, voted = self.form, self.options is not None
+        form, voted = FORMS[self.path], self.options is not None
         known = {"model", *TRACE_FIELDS, form.content, *form.token_limits, *form.fields}
         known -= PLAIN_FIELDS if voted else frozenset()
         for name, value in self.fields.items():
@@ -158,7 +149,7 @@ class ApiRequest:
                 message = f"{whose} takes no field {name[:40]!r}: what it costs is not known. Leave it out."
                 raise ApiError(f"{message} {ask_operator(name)}", param=name[:40])
         if priced:
-            self._check_chat(allowed) if self.path == CHAT else self._check_types(allowed)
+            self._check_chat(allowed) if self.path == CHAT else self._check_types(form.content, allowed)
 
     def _check_chat(self, allowed: Collection[str]) -> None:
         if not all(map(_is_text, self.fields["messages"])):
@@ -174,7 +165,7 @@ class ApiRequest:
                     param="tools",
                 )
 
-    def _check_types(self, allowed: Collection[str]) -> None:
+    def _check_types(self, content: str, allowed: Collection[str]) -> None:
         """Refuse what has a "type", at whatever depth, that is no text's or function's."""
         stack: list[Any] = [self.fields]
         while stack:
@@ -187,7 +178,7 @@ class ApiRequest:
                 if isinstance(part_type, str) and part_type not in TEXT_TYPES and part_type not in allowed:
                     message = "Images, sounds, files and tools of the server cannot be paid for in this gateway's unit."
                     words = f"{message} Send texts and functions alone. {ask_operator(part_type)}"
-                    raise ApiError(words, param=self.form.content)
+                    raise ApiError(words, param=content)
 
     @property
     def last_user_message(self) -> str:
@@ -261,8 +252,6 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
         if fields.get(name):
             raise ApiError(f"A vote goes without {name!r}; ask the plain model for that.", param=name)
     requested = _requested_options(fields.get("pets"), headers)
-    temperature = fields.get("temperature")
-    greedy = type(temperature) in (int, float) and temperature == 0
     ignore = _ignored(requested.get("ignore"))
     run = settings.spec
     form, default = fields.get("response_format"), run.get("answer")
@@ -279,7 +268,7 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
     max_traces = whole_number(requested, "max_traces", 1, most, "pets.") or most
     return VoteOptions(
         spec,
-        1 if greedy else max_traces,  # at temperature 0 all traces are one
+        1 if fields.get("temperature") == 0 else max_traces,  # at temperature 0 all traces are one
         run.serving.timeout if timeout is None else min(float(timeout), run.serving.timeout),
         number(requested, "hurry", 0, MAX_HURRY, "pets."),
         flag(requested, "weighted", "pets."),

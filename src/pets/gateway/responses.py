@@ -30,19 +30,19 @@ class AnsweredVote:
 
 def vote_metadata(vote: AnsweredVote, ledger: GatewayLedger) -> dict[str, Any]:
     """The ``pets`` object of a response: the answer's own fields and the gateway's; docs/gateway.md describes them."""
-    outcome, account, votes = vote.outcome, vote.account, vote.answer.votes or {}
+    outcome, account, charged, votes = vote.outcome, vote.account, vote.account.charged, vote.answer.votes or {}
     left, weighted = ledger.left(account.key), outcome.limits.weighted
     left_shown, unit = ledger.currency.shown(left or 0)
-    spent, _ = ledger.currency.shown(account.spent)
+    spent, _ = ledger.currency.shown(charged.spent)
     return {
         **vote.answer.to_plain(),
         "cost": spent if unit == "usd" else None,
-        "traces": account.delivered + account.lost,  # all that were paid for, those that came too late as well
+        "traces": charged.delivered + account.lost,  # all that were paid for, those that came too late as well
         "lost": account.lost,
         "reused": account.reused,
-        "cancelled": account.cancelled,
-        "estimated": account.estimated,
-        "claimed_more": account.claimed_more,
+        "cancelled": charged.cancelled,
+        "estimated": charged.estimated,
+        "claimed_more": charged.claimed_more,
         "agreement": max(votes.values()) / sum(votes.values()) if votes else None,
         "weighted": weighted and outcome.question.verdict(weighted=True).weights is not None,
         "retries": outcome.retries,
@@ -118,12 +118,4 @@ def _serialized(data: dict[str, Any]) -> bytes:
     try:
         return json.dumps(data, allow_nan=False).encode()
     except ValueError:
-        return json.dumps(_finite(data), allow_nan=False).encode()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return json.dumps(json.loads(json.dumps(data), parse_constant=lambda name: None)).encode()

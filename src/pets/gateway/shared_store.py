@@ -36,7 +36,7 @@ from importlib.resources import files
 from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import StateError
-from pets.gateway.auth import DAY_S, CachedKeyStore
+from pets.gateway.auth import CachedKeyStore
 from pets.gateway.ledger_store import (
     KEY,
     KEY_WINDOW,
@@ -108,6 +108,7 @@ class SharedStore(LedgerStore):
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self.replica = 0
         self._currency = Currency()
+        self._rate_limit: SpendRateLimit | None = None
         self._known: set[str] = set()  # balances that are there
         self._beats: dict[int, tuple[int, float]] = {}  # of other replicas, and since when each stands
 
@@ -118,11 +119,11 @@ class SharedStore(LedgerStore):
 
     def open(self, currency: Currency, rate_limit: SpendRateLimit | None) -> tuple[int, StoreSnapshot]:
         """As :meth:`LedgerStore.open`: become a replica."""
-        self._set_clock(*self.database.all(f"SELECT {NOW}")[0])
-        if rate_limit is not None:
-            self.window = rate_limit.window(self.now())
+        ((server_time,),) = self.database.all(f"SELECT {NOW}")
+        self._clock_offset_s = server_time - time.time()
+        self._rate_limit = rate_limit
         self.register(currency)
-        window, _ = self.window or ("", 0.0)
+        window = self._window()
         names = [name for name in self.balance_names() if name == window or not name.startswith(WINDOW)]
         LOGGER.info("replica", extra={"fields": {"replica": self.replica, "name": self.name}})
         return self.replica * IDS_PER_REPLICA, self.look(names, ReplicaTotals())
@@ -142,10 +143,7 @@ class SharedStore(LedgerStore):
             if not rows:
                 transaction.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
                 transaction.execute("DELETE FROM balances")
-                self._add_up(transaction)
-            elif not any(name.startswith(KEY_WINDOW) for name in self.balance_names()):
-                self._add_up(transaction, KEY_WINDOW)  # the others are of an earlier version
-            self._open_window(transaction)
+            self._add_up(transaction)
             (self.replica,) = transaction.execute(
                 f"INSERT INTO replicas (name, started, beat, settings, share) VALUES ($1, {NOW}, 0, $2, '{{}}') "
                 "RETURNING id",
@@ -161,22 +159,19 @@ class SharedStore(LedgerStore):
 
     def _end_dead_rivals(self) -> None:
         """Charge what gateways that count in other prices had open, if their beat stands still; refused if not."""
-        rivals = before = self.database.all(RIVALS, self.settings)
-        if rivals:
+        before = self.database.all(RIVALS, self.settings)
+        if before:
             LOGGER.warning(
                 "%s: a gateway that counts in another unit or at another price was not stopped; it counts as gone if "
                 "nothing is heard of it for %g seconds.",
                 *(self.database.name, DEAD_AFTER_S),
             )
-        until = time.monotonic() + DEAD_AFTER_S
-        while rivals and time.monotonic() < until:
-            time.sleep(BEAT_S)
-            rivals = self.database.all(RIVALS, self.settings)
+        while rivals := self.database.all(RIVALS, self.settings):
             for row in rivals:
                 if row not in before:  # it has just begun, or its beat goes on
                     raise self._refusal(*row[2:])
-        for id, beat, _, _ in rivals:
-            self.end_replica(id, beat)
+            self._end_dead_replicas([(id, beat) for id, beat, *_ in rivals])
+            time.sleep(BEAT_S)
 
     def _refusal(self, name: str, settings: str) -> StateError:
         return StateError(
@@ -225,7 +220,7 @@ class SharedStore(LedgerStore):
         if row is None:
             self._rejoin()
             return StoreSnapshot()
-        self._set_clock(row[0])
+        self._clock_offset_s = row[0] - time.time()
         self.keys.refresh(self.database)
         replicas = others.fetchall()
         self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
@@ -233,9 +228,6 @@ class SharedStore(LedgerStore):
             {name: (spent, held) for name, spent, held in balances.fetchall()},
             others=sum((_share_of(share) for _, _, share in replicas), ReplicaTotals()),
         )
-
-    def _set_clock(self, server_time: float) -> None:
-        self._clock_offset_s = server_time - time.time()
 
     def end(self) -> None:
         """As :meth:`LedgerStore.end`."""
@@ -251,8 +243,9 @@ class SharedStore(LedgerStore):
             charged = transaction.execute(CHARGE, (replica,)).fetchall()
             held: Counter[str] = Counter()
             for key, kind, window, amount, day in charged:
-                for name in _moved_balances(key, window, day) if kind != "fallback" else ():
-                    held[name] += amount
+                if kind != "fallback":
+                    windows = () if day is None else key_window_names(key, day)
+                    held.update(dict.fromkeys(filter(None, (KEY + key, TOTAL, window, *windows)), amount))
             if held:
                 transaction.execute(LOCK_BALANCES, (sorted(held),))
                 transaction.execute(MOVE_BALANCES, (list(held), list(held.values()), [-n for n in held.values()]))
@@ -271,10 +264,6 @@ class SharedStore(LedgerStore):
         self.database.connection = fresh.connection
         self._known.clear()
         self._prepare()
-
-    def close(self) -> None:
-        """Close the connection; twice does no harm."""
-        self.database.close()
 
     def _prepare(self) -> None:
         """Make the function of the connection."""
@@ -296,11 +285,21 @@ class SharedStore(LedgerStore):
         LOGGER.warning("%s: this gateway was silent for so long that what it had open was charged.", self.database.name)
         self.register(self._currency)
 
-    def _add_up(self, transaction: Database, prefix: str = "") -> None:
-        """Begin balances, those whose names begin so, with what the ledger has in its present unit."""
-        spent, _ = self._sums(self._currency, int((self.clock() + self._clock_offset_s) // DAY_S))
+    def _window(self) -> str:
+        """The name of the present window's balance; none without windows."""
+        return "" if self._rate_limit is None else self._rate_limit.window(self._time())[0]
+
+    def _add_up(self, transaction: Database) -> None:
+        """Begin balances that are missing with what the ledger has in its present unit.
+
+        Of keys' windows there are none where the other replicas are of an earlier version.
+        """
+        names, window = self.balance_names(), self._window()
+        if any(name.startswith(KEY_WINDOW) for name in names) and (not window or window in names):
+            return
+        spent, _ = self._sums(self._currency, self._time(), self._rate_limit)
         for name, amount in spent.items():
-            if name.startswith(prefix) and (amount or not name.startswith(KEY_WINDOW)):
+            if amount or not name.startswith(KEY_WINDOW):
                 transaction.execute(BEGIN_BALANCE, (name, amount))
 
     def _make_balances(self, names: list[str]) -> None:
@@ -318,14 +317,6 @@ class SharedStore(LedgerStore):
                 transaction.execute(DROP_WINDOWS, ([name.rpartition(" ")[0] + " " for name in first], first))
         self._known.update(names)
 
-    def _open_window(self, transaction: Database) -> None:
-        """Make the balance of the present window from the ledger, where nobody has."""
-        if self.window is None:
-            return
-        name, since = self.window
-        if transaction.execute("SELECT 1 FROM balances WHERE name = $1", (name,)).fetchone() is None:
-            transaction.execute(BEGIN_BALANCE, (name, self._spent_since(self._currency, since)))
-
 
 def _rows(names: Sequence[str], operations: Sequence[Operation]) -> tuple[str, str]:
     """Settlements and reservations as :data:`WRITE` takes them."""
@@ -340,20 +331,11 @@ def _rows(names: Sequence[str], operations: Sequence[Operation]) -> tuple[str, s
         elif row.held <= MAX_BALANCE:
             limits = [MAX_BALANCE if limit is None else min(limit, MAX_BALANCE) for _, limit in row.limits]
             window = next((name for name, _ in row.limits if name.startswith(WINDOW)), None)
+            # The model is a client's word, which may hold what the server's JSON refuses.
             about = {name: getattr(row, name) for name in ("key", "request", "kind", "unit", "traces")}
             used = {"tokens": row.tokens, "prompt_tokens": row.prompt_tokens, "rate_window": window, "day": row.day}
             reservations.append(moved | about | used | {"limits": limits})
     return json.dumps(list(settlements.values())), json.dumps(reservations)
-
-
-def _moved_balances(key: str, window: str | None, day: int | None) -> tuple[str, ...]:
-    """The balances that an entry moves.
-
-    >>> _moved_balances("alice", "window 3600 4", None)
-    ('key alice', 'total', 'window 3600 4')
-    """
-    windows = () if day is None else key_window_names(key, day)
-    return (KEY + key, TOTAL, *windows) if window is None else (KEY + key, TOTAL, window, *windows)
 
 
 def _window_name(name: str, steps: int) -> str:

@@ -10,7 +10,7 @@ from os import PathLike
 from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
 from pets.errors import StateError
-from pets.gateway.auth import DAY_S, KeyStore
+from pets.gateway.auth import KeyStore
 from pets.gateway.ledger_store import TOTAL, LedgerStore, Operation, SpendRateLimit, StoreSnapshot
 from pets.gateway.telemetry import LOGGER
 from pets.store.database import Durability
@@ -78,15 +78,12 @@ class SQLiteStore(LedgerStore):
             transaction.execute(CHARGE_OPEN)
         ((last_id, last_at),) = database.all("SELECT max(id), max(at) FROM ledger")
         self.latest = -math.inf if last_at is None else last_at  # a clock that was set back opens no window twice
-        spent, converted = self._sums(currency, int(self.now() // DAY_S))
+        spent, converted = self._sums(currency, self.now(), rate_limit)
         if converted:
             words = currency.words(spent[TOTAL])
             LOGGER.warning("%d ledger entries are in another unit: with them, %s are spent.", converted, words)
-        if rate_limit is not None:
-            if (ahead := self.latest - self.clock()) > 1:
-                LOGGER.warning("the clock is %.0f seconds behind the store: its last window goes on until then.", ahead)
-            name, since = rate_limit.window(self.now())
-            spent[name] = self._spent_since(currency, since)
+        if rate_limit is not None and (ahead := self.latest - self.clock()) > 1:
+            LOGGER.warning("the clock is %.0f seconds behind the store: its last window goes on until then.", ahead)
         database.size_cache_for(0)  # rows are written once and seldom read: little of the file need be in memory
         if not self._waits_for_disk:
             database.one(f"PRAGMA wal_autocheckpoint = {MAX_LOG_PAGES}")
@@ -134,7 +131,7 @@ class SQLiteStore(LedgerStore):
     def close(self) -> None:
         """As :meth:`LedgerStore.close`."""
         self.reader.close()
-        self.database.close()
+        super().close()
         self._release()
 
     @contextmanager

@@ -1,18 +1,17 @@
 """``GatewayState``: what the endpoints of one gateway share, and the order in which it closes."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pets.engine.driver import Driver
+from pets.engine.fetch import TokenEstimator
 from pets.engine.submissions import Places, Submissions
-from pets.gateway.auth import ApiKey, KeyStore, RequestRates
+from pets.gateway.auth import ApiKey, RequestRates
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.metrics import Metrics
-from pets.gateway.paid_traces import PaidTraces
 from pets.gateway.recent_questions import RecentQuestions
-from pets.gateway.requests import ApiRequest
+from pets.gateway.requests import FORMS, ApiRequest
 from pets.gateway.settings import Settings
 from pets.gateway.upstream import Upstream
 from pets.openai.errors import ApiError
@@ -22,33 +21,30 @@ from pets.prompts import Prompt
 
 @dataclass(eq=False, kw_only=True)
 class GatewayState:
-    """The parts of one gateway, and whether it is ``stopping``. ``questions`` are the places of open votes.
+    """The parts of one gateway, and whether it is ``stopping``.
 
-    ``paid`` has traces that keys have paid for, where these are reused.
+    ``questions`` are the places of open votes, ``plain_traces`` those of plain requests in flight, whose tokens
+    ``plain_tokens`` fills in.
     """
 
     settings: Settings
-    keys: KeyStore
     ledger: GatewayLedger
     upstream: Upstream
     driver: Driver
     submissions: Submissions
     mean_budget: float
     drift: Drift | None = None
-    paid: PaidTraces | None = None
     stopping: bool = False
 
     def __post_init__(self) -> None:
+        self.keys = self.ledger.backend.store.keys
         recent = RecentQuestions(texts=self.settings.texts)
         self.metrics = Metrics(self.submissions, self.ledger, self.drift, recent)
         self.least_traces = max(1, self.driver.allocator.policy.warmup)  # of a vote, where its request allows them
         self.rates = RequestRates()
         self.questions = Places(self.settings.spec.get("open_questions"), lambda: self.keys.several)
-
-    def check_running(self) -> None:
-        """Refuse a request with 503 where the gateway is stopping."""
-        if self.stopping:
-            raise ApiError("The gateway is stopping.", status=503, code="stopping", retry_after=1)
+        self.plain_traces = Places(self.settings.spec.pacing.in_flight, lambda: self.keys.several)
+        self.plain_tokens = TokenEstimator()
 
     @contextmanager
     def place(self, places: Places, key: ApiKey, number: int = 1, what: str = "requests") -> Iterator[None]:
@@ -63,8 +59,10 @@ class GatewayState:
     def token_limit(self, request: ApiRequest) -> int:
         """The most tokens that each trace of a request may have; where tokens are paid for, what fits into the model's
         context if the client does not say."""
-        limit = request.token_limit(self.settings.limits)
-        if self.ledger.currency.counts_traces or not limit or request.max_tokens is not None:
+        limit = request.max_tokens or self.settings.limits.max_tokens
+        if not FORMS[request.path].token_limits:
+            return 0
+        if self.ledger.currency.counts_traces or request.max_tokens is not None:
             return limit
         longest = Prompt(request.path, request.sent_fields(limit)).max_tokens
         return self.upstream.fitting_tokens(request.model, limit, longest)
@@ -79,5 +77,3 @@ class GatewayState:
         self.stopping = True
         await self.upstream.close()
         await self.ledger.close()
-        if self.paid is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self.paid.close)

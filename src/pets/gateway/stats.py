@@ -53,11 +53,12 @@ def outcome_of(status: int) -> str:
 class History:
     """The counts at the start of each interval of the last hour and day; where none was counted, no snapshot is kept.
 
-    ``read`` gives the counts as they are, ``clock`` the time in seconds. A clock that is set back begins no interval.
+    ``read`` gives the counts as they are, ``clock`` the time in seconds, at first when it ``started``. A clock that is
+    set back begins no interval.
     """
 
     def __init__(self, read: Callable[[], Counts], clock: Callable[[], float]) -> None:
-        self._read, self.clock = read, clock
+        self._read, self.clock, self.started = read, clock, clock()
         self._rings: dict[str, deque[tuple[int, Counts]]] = {
             span: deque(maxlen=size + 1) for span, (_, size) in RESOLUTIONS.items()
         }
@@ -97,23 +98,19 @@ class History:
         return max(0.0, latest - before) / max(SHORTEST_RATE_S, now - since)
 
 
-class ShareStats:
-    """The dashboard's numbers of one registry since it was ``started``: as they are, and over the last hour and day."""
+class ShareStats(History):
+    """The dashboard's numbers of one registry: as they are, and over the last hour and day."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float]) -> None:
-        self._registry, self.clock, self.started = registry, clock, clock()
-        self._history = History(lambda: _counts(self._samples()), clock)
-
-    def keep(self) -> None:
-        """Keep a snapshot of the registry where one is due; before anything is counted."""
-        self._history.keep()
+        self._registry = registry
+        super().__init__(lambda: _counts(self._samples()), clock)
 
     def now(self) -> dict[str, Any]:
         """Read the sums since the start, the rates and the latencies of late."""
         self.keep()
         samples = self._samples()
         counts = _counts(samples)
-        starts, increases = self._history.increases("hour", counts)
+        starts, increases = self.increases("hour", counts)
         last_hour = increases.sum(axis=0)
         requests = float(increases[-RATE_INTERVALS:, : len(OUTCOMES)].sum())
         bounds = [(float(bound), number) for (bound,), number in samples["pets_certificate_bucket"].items()]
@@ -126,8 +123,8 @@ class ShareStats:
         return {
             "totals": dict(zip(COLUMNS, map(_number, counts), strict=False)),
             "requests_per_second": requests / max(SHORTEST_RATE_S, self.clock() - starts[-RATE_INTERVALS]),
-            "spent_per_second": self._history.per_second(BALANCE, counts),
-            "latency": {kind: _quantiles(last_hour[buckets]) for kind, buckets in LATENCIES.items()},
+            "spent_per_second": self.per_second(BALANCE, counts),
+            "latency": {kind: quantiles(last_hour[buckets]) for kind, buckets in LATENCIES.items()},
             "open": int(samples["pets_open_questions"][()]),
             "in_flight": int(samples["pets_traces_in_flight"][()]),
             "first_answers": {
@@ -142,14 +139,14 @@ class ShareStats:
 
     def columns(self, span: str) -> dict[str, Any]:
         """Read the last ``hour`` or ``day``: a column per quantity, None in intervals before the start."""
-        starts, increases = self._history.increases(span, _counts(self._samples()))
+        starts, increases = self.increases(span, self._read())
         seconds, _ = RESOLUTIONS[span]
         columns: dict[str, list[Any]] = {
             name: [_number(count) for count in increases[:, index]] for index, name in enumerate(COLUMNS)
         }
         for kind, buckets in LATENCIES.items():
-            quantiles = [_quantiles(row) for row in increases[:, buckets]]
-            columns[f"{kind}_p50"], columns[f"{kind}_p99"] = map(list, zip(*quantiles, strict=True))
+            rows = [quantiles(row) for row in increases[:, buckets]]
+            columns[f"{kind}_p50"], columns[f"{kind}_p99"] = map(list, zip(*rows, strict=True))
         before = sum(start + seconds <= self.started for start in starts)
         known = {name: [None] * before + column[before:] for name, column in columns.items()}
         return {"span": span, "seconds": seconds, "start": starts, **known}
@@ -180,28 +177,22 @@ def _counts(samples: Samples) -> Counts:
     return np.array(counts)
 
 
-def _quantiles(buckets: Counts) -> list[float | None]:
-    """p50 and p99."""
-    return [quantile(REQUEST_SECONDS, buckets.tolist(), share) for share in (0.5, 0.99)]
-
-
 def _number(count: float) -> int | float:
     """A count as a whole number; amounts of money have parts of one."""
     return int(count) if float(count).is_integer() else float(count)
 
 
-def quantile(bounds: Sequence[float], cumulative: Sequence[float], share: float) -> float | None:
-    """A quantile by the buckets of a histogram, linear within a bucket; None where nothing was observed.
+def quantiles(cumulative: Sequence[float] | Counts, bounds: Sequence[float] = REQUEST_SECONDS) -> list[float | None]:
+    """p50 and p99 by the buckets of a histogram, linear within a bucket; None where nothing was observed.
 
     ``cumulative`` has a count for each of the upper ``bounds`` and one of all; what is over the last bound counts as
     that.
 
-    >>> quantile((0.1, 0.5, 1.0), (0, 8, 10, 10), 0.5)
-    0.35
+    >>> quantiles((0, 8, 10, 10), (0.1, 0.5, 1.0))
+    [0.35, 0.975]
     """
     if not (total := cumulative[-1]):
-        return None
-    rank, uppers = share * total, (*bounds, bounds[-1])
-    index = next(index for index, count in enumerate(cumulative) if count >= rank)
-    lower, below = (uppers[index - 1], cumulative[index - 1]) if index else (0.0, 0.0)
-    return round(lower + (uppers[index] - lower) * (rank - below) / (cumulative[index] - below), 4)
+        return [None, None]
+    ranks = np.nextafter([0.5 * total, 0.99 * total], 0)  # each is in the first bucket that reaches it
+    values: list[float | None] = np.interp(ranks, [0, *cumulative], [0, *bounds, bounds[-1]]).round(4).tolist()
+    return values

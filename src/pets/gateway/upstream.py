@@ -4,33 +4,30 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from http import HTTPStatus
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pets.core.mixture import ModelMixture
 from pets.engine.budget import Models, model_shares
 from pets.engine.sources import endpoints_by_model
-from pets.errors import InputError, RefusedError, SamplerError, UnreachableError
+from pets.errors import BusyError, InputError, RefusedError, SamplerError, UnreachableError
 from pets.gateway.telemetry import LOGGER
 from pets.openai.errors import ApiError
 from pets.openai.headers import Redactor, secrets_of
-from pets.openai.models import context_tokens, parse_models
-from pets.openai.response import error_from
+from pets.openai.models import context_tokens
 from pets.samplers import Sampler
 from pets.samplers.local import LocalSampler
 from pets.samplers.mixture import MixtureSampler
 from pets.samplers.openai import OpenAISampler
-from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler_errors
+from pets.samplers.transport import HttpClient, parts_of, sampler_errors
 
 if TYPE_CHECKING:
     import aiohttp
 
-MODELS_TIMEOUT_S = 10.0
 MIXTURE = "mixture"  # the model that several models are when they vote
 RELIST_S = 5.0  # at the least, between two looks for a model that is not in the list
 SHOWN_MODELS = 20  # in a refusal
 POLL_S = 1.0  # between two looks for a server that is not there yet
-MAX_MODELS_BYTES = 4 << 20
 MAX_PASSED_BYTES = 1 << 30  # of one reply; they are not kept
 SENT_HEADERS = ("accept", "content-type", "authorization")
 RETURNED_HEADERS = ("content-type", "retry-after")
@@ -65,9 +62,8 @@ class Upstream:
         own = endpoints_by_model(names, urls, "--endpoint") if names else {"": urls}
         self._models = [name for name in own for _ in own[name]]  # whose each server is
         self.urls = [url.rstrip("/") for name in own for url in own[name]]
-        self.samplers: list[Sampler] = [
-            OpenAISampler(url, "", key=key, headers=headers, dialect="openai", timeout=timeout) for url in self.urls
-        ]
+        self._sampler = partial(OpenAISampler, model="", key=key, headers=headers, dialect="openai", timeout=timeout)
+        self.samplers: list[Sampler] = [self._sampler(url) for url in self.urls]
         if self._local is not None:
             self.samplers = [self._local]
         elif self._mixed:
@@ -113,7 +109,7 @@ class Upstream:
             if now >= self._relist_at:
                 self._relist_at = now + RELIST_S
                 with contextlib.suppress(SamplerError):  # what was listed before still holds
-                    lists = [await self._models_of(url) for url in self.urls]
+                    lists = [await sampler.models() for sampler in self.samplers]
                     self._listed = self._own_names | {model["id"] for models in lists for model in models}
             names = self._listed
         if names and not names & {model, f"{model}:latest"}:
@@ -130,11 +126,25 @@ class Upstream:
     async def forward(
         self, path: str, body: bytes, headers: Mapping[str, str], model: str
     ) -> AsyncIterator["aiohttp.ClientResponse"]:
-        """The response to a request as the client sent it; :meth:`passed_bytes` reads it as it comes."""
+        """The response to a request as the client sent it, of the first server that can be reached, or of the model's
+        own, if it has some; :meth:`passed_bytes` reads it as it comes."""
         sent = {"content-type": "application/json"} | {name: headers[name] for name in SENT_HEADERS if name in headers}
         sent["accept-encoding"] = "identity"  # what comes back is read: counted, and searched for the key
-        async with self._request("POST", path, body, model, headers=sent) as response:
-            yield response
+        unreachable: SamplerError = UnreachableError("no server can be reached: none is running yet.")
+        async with AsyncExitStack() as stack:
+            for owner, url, client in zip(self._models, self.urls, self._clients, strict=True):
+                if model in self._models and owner != model:
+                    continue
+                try:
+                    with sampler_errors(url):
+                        request = client.request("POST", url + path, body, headers=sent)
+                        response = await stack.enter_async_context(request)
+                except UnreachableError as error:
+                    unreachable = error
+                else:
+                    yield response
+                    return
+        raise unreachable
 
     def passed_headers(self, response: "aiohttp.ClientResponse") -> list[tuple[bytes, bytes]]:
         """The headers of a response that go on to the client."""
@@ -152,20 +162,17 @@ class Upstream:
 
     async def models(self) -> list[dict[str, Any]]:
         """The models that the first server that can be reached lists."""
-        models = await self._models_of()
+        for sampler in self.samplers:
+            try:
+                models = await sampler.models()
+                break
+            except (UnreachableError, BusyError):
+                if sampler is self.samplers[-1]:
+                    raise
         lengths = ((model["id"], context_tokens(model)) for model in models)
         self._contexts = {name: length for name, length in lengths if length is not None}
         self._listed |= self._own_names | {model["id"] for model in models}
         return models
-
-    async def _models_of(self, url: str | None = None) -> list[dict[str, Any]]:
-        """The models that the server at this address lists, or the first that can be reached."""
-        async with self._request("GET", "/models", only=url, timeout=MODELS_TIMEOUT_S) as response:
-            with sampler_errors("the server"):
-                content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
-        if response.status != HTTPStatus.OK:
-            raise error_from(response.status, response.headers, content)
-        return parse_models(content)
 
     def fitting_tokens(self, model: str, limit: int, prompt_tokens: int) -> int:
         """The token limit, or what the model's context leaves beside the prompt where that is known and less."""
@@ -184,19 +191,16 @@ class Upstream:
             return [self._local.weights.name]
         clock = asyncio.get_running_loop().time
         end = clock() + wait_s
-        try:
-            while True:
-                try:
-                    return [model["id"] for model in self.voting(await self.models())]
-                except RefusedError as error:
-                    return await self._without_list(error)
-                except SamplerError as error:
-                    if clock() >= end:
-                        words = "Start it first, or wait for it with --wait SECONDS; --no-check starts without it."
-                        raise InputError(f"{error} {words}") from error
-                await asyncio.sleep(min(POLL_S, max(0.0, end - clock())))
-        finally:
-            await self.close()  # the event loop that serves opens its own connections
+        while True:
+            try:
+                return [model["id"] for model in self.voting(await self.models())]
+            except RefusedError as error:
+                return await self._without_list(error)
+            except SamplerError as error:
+                if clock() >= end:
+                    words = "Start it first, or wait for it with --wait SECONDS; --no-check starts without it."
+                    raise InputError(f"{error} {words}") from error
+            await asyncio.sleep(min(POLL_S, max(0.0, end - clock())))
 
     async def _without_list(self, error: RefusedError) -> list[str]:
         """What a refusal to list models means: a wrong key or address is told, no list is none."""
@@ -207,9 +211,8 @@ class Upstream:
             raise InputError(words) from error
         if not url.endswith("/v1"):
             with contextlib.suppress(SamplerError):
-                async with self._request("GET", "/v1/models", timeout=MODELS_TIMEOUT_S) as response:
-                    if response.status == HTTPStatus.OK:
-                        raise InputError(f"{url} is not where the API is; its address is {url}/v1.") from error
+                await self._sampler(f"{url}/v1").models()
+                raise InputError(f"{url} is not where the API is; its address is {url}/v1.") from error
         LOGGER.warning("%s lists no models (%s)", url, error)
         return []
 
@@ -220,39 +223,11 @@ class Upstream:
         for sampler in self.samplers:
             await sampler.close()
 
-    @asynccontextmanager
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        model: str = "",
-        only: str | None = None,
-        **options: Any,
-    ) -> AsyncIterator["aiohttp.ClientResponse"]:
-        """The response of the first server that can be reached, its head read; of the model's own, if it has some, or
-        of the ``only`` one."""
-        unreachable: SamplerError = UnreachableError("no server can be reached: none is running yet.")
-        async with AsyncExitStack() as stack:
-            for owner, url, client in zip(self._models, self.urls, self._clients, strict=True):
-                if (model in self._models and owner != model) or only not in (None, url):
-                    continue
-                try:
-                    with sampler_errors(url):
-                        request = client.request(method, url + path, body, **options)
-                        response = await stack.enter_async_context(request)
-                except UnreachableError as error:
-                    unreachable = error
-                else:
-                    yield response
-                    return
-        raise unreachable
-
 
 def api_error(error: SamplerError, timed_out: bool = False) -> ApiError:
     """What the client is told of a request for which nothing came back."""
     if timed_out:
-        return ApiError("No trace came back in time.", status=504, code="timeout")
+        return ApiError("Nothing came back in time.", status=504, code="timeout")
     if isinstance(error, RefusedError) and error.status in CLIENT_STATUSES:
         return ApiError(str(error), status=error.status, code="upstream_refused")
     if isinstance(error, RefusedError):  # such as our own key: none of the client's business
