@@ -6,7 +6,7 @@ import pytest
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.engine.arrivals import Asking, StreamArrivals
+from pets.engine.arrivals import StreamArrivals
 from pets.engine.assemble import assemble
 from pets.engine.fetch import Fetcher
 from pets.engine.ledger import Ledger
@@ -14,7 +14,6 @@ from pets.engine.question import OpenQuestions
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.policies.uniform import Uniform
-from pets.samplers import Sampling, Seeds
 
 from ..simulated_time import run_simulated
 from .conftest import Paced, asked
@@ -68,9 +67,15 @@ def test_as_many_are_open_as_allowed():
     assert run_simulated(answered(2, 2.5))[0] >= 2
 
 
+async def assembled(spec, problems):
+    """The driver of a batch."""
+    allocator = Allocator(Uniform(), Budget(64), [OpenQuestions().make(problem, 0).question for problem in problems])
+    return assemble(spec, allocator, Sources(), problems, fetcher=Fetcher([Paced()]))
+
+
 def test_the_seed_of_a_launch_follows_from_its_questions_place_and_its_number():
-    seeds, (problem,) = Seeds(7, cap=64), asked(["q"])
-    question = OpenQuestions().make(problem, 5)
-    request = Asking(Sampling(), seeds, system="Be brief.").request(question, 3, (1, 1))
-    assert request.seed == seeds.at(5, 3) and (request.first, request.size) == (3, 2)
-    assert [message.role for message in request.prompt.content] == ["system", "user"]
+    spec = RunSpec.of(seed=7, system="Be brief.", keep_going=True)
+    driver = run_simulated(assembled(spec, asked([f"q{place}" for place in range(8)])))
+    request = driver.arrivals.request(driver.questions.get("q5"), 3, (1, 1))
+    assert request.seed == spec.seeds(8).at(5, 3) and (request.first, request.size) == (3, 2)
+    assert [message.role for message in request.prompt.content] == ["system", "user"] and not request.streamed

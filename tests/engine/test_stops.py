@@ -70,8 +70,8 @@ def test_a_request_that_every_question_is_refused_for_ends_the_run_at_once():
     with pytest.raises(RefusedError, match="no"):
         stops.refused("c", RefusedError("no.", status=400))
     assert stops.turned_away
-    _, _, stops = rules(ids=["a", "b", "c", "d"])
-    stops.delivered()
+    allocator, _, stops = rules(ids=["a", "b", "c", "d"])
+    allocator.tell(Trace(*allocator.ask()[0], "A"))
     for id in "abcd":  # the server takes such requests: these questions are at fault
         stops.refused(id, RefusedError("no.", status=400))
     assert not stops.turned_away

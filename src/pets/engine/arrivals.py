@@ -55,14 +55,6 @@ class Asking:
     system: str | None = None
     blocks: Mapping[str, int] = field(default_factory=dict)
 
-    def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
-        """The request for launches of a question from number ``first`` on."""
-        position = self.blocks.get(question.id, question.position)
-        seed = self.seeds.at(position % self.seeds.questions, first % self.seeds.cap)
-        prompt = question.problem.prompt if self.system is None else prompt_of(question.problem, self.system)
-        id, size = question.id, len(holds)
-        return TraceRequest(id, first, size, prompt, seed, self.sampling, holds, owner=question, position=position)
-
 
 class Arrivals:
     """Questions that are all there: a batch's, none of which is answered before the run ends.
@@ -94,8 +86,12 @@ class Arrivals:
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
         """The request for launches of a question from number ``first`` on; streamed where it may be cancelled."""
-        request = self._asking.request(question, first, holds)
-        request.streamed = self._wiring.allocator.is_hurried(question.id)
+        id, problem, asking = question.id, question.problem, self._asking
+        position, seeds = asking.blocks.get(id, question.position), asking.seeds
+        seed = seeds.at(position % seeds.questions, first % seeds.cap)
+        prompt = problem.prompt if asking.system is None else prompt_of(problem, asking.system)
+        request = TraceRequest(id, first, len(holds), prompt, seed, asking.sampling, holds, owner=question)
+        request.position, request.streamed = position, self._wiring.allocator.is_hurried(id)
         return request
 
     def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:

@@ -39,7 +39,7 @@ import random
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, Protocol, TypeVar
 
 from pets.core.budget import Budget
@@ -112,7 +112,7 @@ class TraceRequest:
     @property
     def launches(self) -> list[Launch]:
         """What the allocator asked for."""
-        return [Launch(self.question, self.first + offset) for offset in range(self.size)]
+        return list(map(Launch, repeat(self.question), range(self.first, self.first + self.size)))
 
     def part(self, start: int, size: int) -> "TraceRequest":
         """Some of it, with the same history."""

@@ -249,12 +249,10 @@ class StopRules:
         self._monitor, self._ids, self._max_tokens = monitor, ids, max_tokens
         self._refused: set[str] = set()  # questions
         self._losses: SamplerError | None = None
-        self._had_traces = False
 
     def begin(self) -> None:
         """The run begins, or goes on: what failed before is not held against it."""
         self._losses, self._fetcher.unknown_traces = None, 0
-        self._had_traces = self._had_traces or self._allocator.told > 0
 
     def drain(self, *, on: bool = True) -> None:
         """Tell the run to end; ``on=False``: a run that was told goes on."""
@@ -284,10 +282,6 @@ class StopRules:
             self._allocator.hurry_by(0.0)
         return goes_on
 
-    def delivered(self) -> None:
-        """Traces came back: the server takes such requests."""
-        self._had_traces = True
-
     def failed(self, question: str, error: SamplerError) -> None:
         """Remember why traces did not come; a run whose failures may have cost too much sends no new request."""
         self.failures[question] = error
@@ -302,7 +296,7 @@ class StopRules:
 
     def refused(self, question: str, error: RefusedError) -> None:
         """A question was refused; raises where the request itself is wrong, whatever it asks."""
-        if self._had_traces:
+        if self._fetcher.served or self._allocator.told:  # the server takes such requests
             return
         self._refused.add(question)
         if len(self._refused) >= min(REFUSALS_BEFORE_END, len(self._ids) or REFUSALS_BEFORE_END):

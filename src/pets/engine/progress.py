@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from html import escape
-from itertools import combinations
+from itertools import chain, combinations
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -81,7 +81,7 @@ class Certifier:
 
     def __init__(self, decisions: Iterable[Decision], zone: float = 0.0) -> None:
         batch = list(decisions)
-        groups = [group for decision in batch for group in decision.weights]
+        groups = list(chain.from_iterable(map(attrgetter("weights"), batch)))
         self._batch = Counter(map(attrgetter("tally"), batch))
         self.fit = _fitted(tuple(self._batch.items()))
         self.zone = zone
@@ -408,8 +408,10 @@ def levels_words(levels: Mapping[str, tuple[int, int]]) -> str:
     >>> levels_words({"hard": (4, 1), "easy": (2, 2)})
     'Accuracy by level: easy 1.000 (2 of 2), hard 0.250 (1 of 4).'
     """
+    if len(levels) < 2:
+        return ""
     parts = [f"{level} {right / judged:.3f} ({right:,} of {judged:,})" for level, (judged, right) in levels.items()]
-    return f"Accuracy by level: {', '.join(sorted(parts))}." if len(parts) > 1 else ""
+    return f"Accuracy by level: {', '.join(sorted(parts))}."
 
 
 def likely_merge(answer: Answer) -> str:

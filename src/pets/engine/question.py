@@ -8,7 +8,7 @@ question's classes grow as traces come back, and merges of classes that both had
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -198,7 +198,7 @@ class Answer:
         {'42': 3}
         """
         first = {"id": self.id, "answer": self.answer, "canonical": self.canonical, "votes": dict(self.votes)}
-        row = first | {column.name: getattr(self, column.name) for column in fields(self) if column.name not in first}
+        row = first | asdict(self)
         for name in ("gold", "right", "error", "zone", "read_as", "level"):
             if row[name] is None:
                 del row[name]
@@ -345,10 +345,10 @@ class OpenQuestion:
     @property
     def read_as(self) -> str | None:
         """The answer type that ``auto`` has chosen; ``None`` where another was named, or nothing is chosen yet."""
-        named = _made(self.problem.answer_type)
-        if not isinstance(named, Auto) or named == self.answer_type or answer_type_of(self.problem) != self.answer_type:
+        named, is_choice = _made(self.problem.answer_type), isinstance(self.answer_type, Choice)
+        if not isinstance(named, Auto) or (named.type is None and not is_choice):
             return None
-        return "choice" if isinstance(self.answer_type, Choice) else named.type
+        return ("choice" if is_choice else named.type) if answer_type_of(self.problem) == self.answer_type else None
 
     def read(self, completions: Iterable[Completion]) -> list[Reading | None]:
         """The answer of each trace; one that was cut at its limit gave none."""
@@ -531,9 +531,9 @@ class OpenQuestion:
 
     def representatives(self) -> dict[str, str]:
         """Each form with the first launched one of its class."""
-        forms = [best.form for best in sorted(self.totals.best, key=attrgetter("first"))]
+        forms = list(map(attrgetter("form"), sorted(self.totals.best, key=attrgetter("first"))))
         if self._classes is None:
-            return {form: self.label(form) for form in forms}
+            return dict(zip(forms, map(self.label, forms), strict=True))
         names = {form: self.label(form) for form in [*forms, *forms]}  # twice: the last may join earlier ones
         first: dict[str, str] = {}
         return {form: first.setdefault(names[form], form) for form in forms}
@@ -625,15 +625,12 @@ class OpenQuestions:
         """What answers need of each question, where it is kept."""
         self.problems = list(problems)
         """Those of a batch, each with the answer type that was chosen for it, once it is."""
-        self._positions = {problem.id: position for position, problem in enumerate(problems)}
+        self.ids = list(map(attrgetter("id"), problems))
+        """Those of a batch's questions, in their order."""
+        self._positions = dict(zip(self.ids, range(len(problems)), strict=True))
         self._answer, self._options = answer, dict(options or {})
         self._confidence, self._price, self._keep = confidence, price, keep
         self._in_flight: Counter[str] = Counter()  # by question
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of a batch's questions, in their order."""
-        return list(self._positions)
 
     def make(self, problem: Problem, position: int, totals: QuestionTotals | None = None) -> OpenQuestion:
         """A question as this run reads it; it is open once it is given to :meth:`open`."""

@@ -169,11 +169,11 @@ class TraceReading:
 
 
 def soft_vote(
-    alternatives: Sequence[TokenAlternatives], form: str, answer_type: AnswerType, temperature: float | None
+    alternatives: Sequence[TokenAlternatives], form: str, answer_type: AnswerType, temperature: float
 ) -> SoftVote | None:
     """What a trace with the answer ``form`` might have said at its deciding token; ``None`` where none is known.
 
-    Votes are not soft without a ``temperature``. The deciding token is the first that was not sure from what stands
+    Votes are not soft at a ``temperature`` of 0. The deciding token is the first that was not sure from what stands
     before it, or that spells the answer: all traces of a question have it in common, up to words that they share.
     Servers report probabilities before the temperature is applied (vLLM, llama.cpp), so it is applied here.
 
@@ -182,7 +182,7 @@ def soft_vote(
     >>> soft_vote([TokenAlternatives(" B", logprobs)], "B", Choice(), temperature=1.0)
     SoftVote(token='B', shares=(('B', 0.6), ('C', 0.3), ('', 0.1)))
     """
-    if temperature is None or temperature <= 0.0 or answer_type.merges:
+    if temperature <= 0.0 or answer_type.merges:
         return None
     for token, logprobs in alternatives:
         finite = {word: value for word, value in logprobs.items() if math.isfinite(value)}

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -43,7 +44,7 @@ from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
 from pets.registry import answer_types
 from pets.samplers import Prompt, Sampler
-from pets.store import LostLaunch, Run, RunRecord, RunSummary, RunView, Store, StoredTrace
+from pets.store import LostLaunch, Run, RunRecord, RunView, Store, StoredTrace
 from pets.store.cache import TraceCache, trace_keys
 from pets.store.records import LOST, question_row, reader_of
 from pets.store.store import open_database
@@ -89,7 +90,9 @@ class OpenedRun:
         """
         keeping, first = self.spec.keeping, self.sources.first
         own = self.record.sources[first : first + len(self.sources.samplers)]
-        if place is None or keeping.reuse == "nothing" or self.spec.reading.soft or not any(own):
+        if keeping.reuse == "nothing" or self.spec.reading.soft or not any(own):
+            return self
+        if place is None or self.store is None or not self.store.has_traces:
             return self
         cache = TraceCache(
             open_database(place, create=False),
@@ -134,7 +137,8 @@ def open_run(
     again = identity is not None and not new
     with ExitStack() as stack:
         opened = None if store is None else stack.enter_context(Store.open(store))
-        earlier = _like(opened, identity, spec) if opened is not None and again else None
+        like = opened.runs_like(identity) if opened is not None and identity is not None and again else ()
+        earlier = next((run for run in like if run.settings.budget == spec.spending.budget), None)
         if store is not None and opened is not None and earlier is not None:
             run = stack.enter_context(opened.open_run(earlier.id, code=spec.to_plain()["reading"]["answer"]))
             every = [option for section in SECTIONS.values() for option in fields(section)]
@@ -151,13 +155,6 @@ def open_run(
             made = made.with_cache(store)
         stack.pop_all()  # all is well: it stays open
     return made
-
-
-def _like(store: Store, identity: str | None, spec: RunSpec) -> RunSummary | None:
-    """The latest run of the store that asks the same under the same budget."""
-    Amount.parse(spec.spending.budget)  # which may be none
-    like = store.runs_like(identity or "")
-    return next((run for run in like if run.settings.budget == spec.spending.budget), None)
 
 
 def _going_on(
@@ -548,7 +545,7 @@ def answers(
     ``over`` says whether the run has come to its end.
     """
     zone, price = allocator.policy.zone, spec.price_in_money(model)
-    ids = [problem.id for problem in problems]
+    ids = list(map(attrgetter("id"), problems))
     certify = Certifier(map(allocator.decision, sampled(ids, PRIOR_QUESTIONS)), zone)
     for problem, own in zip(problems, in_order(ids, totals), strict=True):
         question = OpenQuestion(problem, spec.reading.answer, price=price, totals=own)

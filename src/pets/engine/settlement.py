@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import repeat
 
 from pets.answers.base import Reading
 from pets.core.budget import WHOLE, CostEstimator, UnitCost, cancelled_part, mean_trace
@@ -60,7 +61,7 @@ class Settlement:
     def reserve(self, room: int) -> list[tuple[Launch, int]]:
         """Up to ``room`` launches that the allocator wants now, and what is held for each."""
         if isinstance(self.costs, UnitCost):
-            return [(launch, 1) for launch in self._allocator.ask(room)]
+            return list(zip(self._allocator.ask(room), repeat(1), strict=False))
         launches: list[tuple[Launch, int]] = []
         while len(launches) < room and self.costs.can_launch() and (launched := self._allocator.ask()):
             launches.append((launched[0], self.costs.reserve(launched[0].question)))
@@ -108,7 +109,6 @@ class Settlement:
             self._end_cancelled(question, await self._cancel_if_settled(id))  # several came at once
         if request.surplus:
             self._charge_surplus(request)
-        self._stops.delivered()
         if self._confidence is not None and completions[0].confidence is None:
             self._fetcher.faults["no log-probabilities"] += 1
         self._wake()
@@ -295,7 +295,7 @@ class Settlement:
                 prompt_tokens=(completion.prompt_tokens or 0) + lost.prompt_tokens,
                 cached_tokens=completion.cached_tokens,
                 cost=None if own is None else own.cost(completion.usage) + own.cost(lost),
-                soft=None if answer is None else soft_vote(alternatives, answer, answer_type, temperature),
+                soft=soft_vote(alternatives, answer, answer_type, temperature) if answer and temperature else None,
                 reused_from=completion.reused_from,
                 spelling=None if spelling == answer else spelling,
             )

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Seq
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from types import TracebackType
 from typing import Self
 
@@ -142,11 +143,11 @@ def taken_up(record: RunRecord, sources: Sources) -> tuple[RunRecord, Sources]:
 def sources_of(servers: Servers, spec: RunSpec, **local: int | None) -> Sources:
     """The samplers that the caller has, else those of the endpoints, else a ``local`` model with these settings."""
     endpoint, own, models = servers.endpoint, servers.sampler, spec.serving.models
-    model, names = ", ".join(map(str, models)) or model_name(servers.model), [share.name for share in models]
+    model, names = ", ".join(map(str, models)) or model_name(servers.model), list(map(attrgetter("name"), models))
 
     def made(own: Samplers | None, urls: Sequence[str], model: str | None, key: ServerKeys) -> list[Sampler]:
         if own is not None:
-            return [as_sampler(sampler) for sampler in _several(own)]
+            return list(map(as_sampler, _several(own)))
         if missing := set(spec.serving.headers) - set(servers.headers or ()):
             raise InputError(f"this run sends the header {min(missing)}, whose value is not kept: give it again.")
         return make_samplers(
@@ -192,15 +193,16 @@ def values_by_model(option: str, names: Sequence[str], values: Endpoints | None)
         if unknown := set(values) - set(names):
             raise InputError(f"{option} names {min(unknown)}, which is none of the models {', '.join(names)}.")
         return {name: _listed(values.get(name)) for name in names}
-    own: dict[str, list[str]] = {name: [] for name in names}
+    own: dict[str, list[str]] = {}
     shared = []
     for value in _listed(values):
-        name = max((name for name in names if value.startswith(f"{name}=")), key=len, default=None)
-        if name is None:
-            shared.append(value)
+        for name in sorted(names, key=len, reverse=True):
+            if value.startswith(f"{name}="):
+                own.setdefault(name, []).append(value[len(name) + 1 :])
+                break
         else:
-            own[name].append(value[len(name) + 1 :])
-    return {name: own[name] or shared for name in names}
+            shared.append(value)
+    return {name: own.get(name, shared) for name in names}
 
 
 def endpoints_by_model(

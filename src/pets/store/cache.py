@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from pets.prompts import Message, Sampling
@@ -32,8 +33,7 @@ def trace_keys(problems: Iterable[Problem], sampling: Sampling, system: str | No
     >>> keys["a"] == keys["b"], keys["a"] == trace_keys(twice[:1], Sampling(temperature=1), None, seed=0)["a"]
     (False, True)
     """
-    contents = ((problem.id, problem.prompt.own.content) for problem in problems)
-    return dict(content_keys(contents, sampling, system, seed))
+    return dict(content_keys(map(attrgetter("id", "prompt.own.content"), problems), sampling, system, seed))
 
 
 def content_keys(
@@ -45,7 +45,7 @@ def content_keys(
     terms = json.dumps([drawn, system, seed], sort_keys=True)
     copies: Counter[str] = Counter()
     for id, content in contents:
-        plain: Any = content if isinstance(content, str) else [(turn.role, turn.content) for turn in content]
+        plain: Any = content if isinstance(content, str) else list(map(attrgetter("role", "content"), content))
         text = f"{terms}\n{json.dumps(plain)}"
         key = sha256(text.encode()).hexdigest()[:KEY_DIGITS]
         copy = copies[key]

@@ -30,10 +30,10 @@ def migrate(transaction: Database, version: int) -> None:
     for step in MIGRATIONS[version:]:
         for statement in step.split(";"):
             words = " ".join(statement.split())
-            if words.startswith("CALL "):
-                REWRITES[words.removeprefix("CALL ")](transaction)
-            else:
+            if not words.startswith("CALL "):
                 transaction.execute(words)
+            elif version:  # a new store holds nothing to rewrite
+                REWRITES[words.removeprefix("CALL ")](transaction)
 
 
 def costs_of_traces(transaction: Database) -> None:

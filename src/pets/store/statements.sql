@@ -15,6 +15,8 @@ SELECT id, created, updated, finished, questions, settings FROM runs
 -- Several processes worked on it, as earlier versions let them, and did not finish it.
 SELECT 1 FROM runs r WHERE r.id = ?1 AND r.finished IS NULL AND (EXISTS (SELECT 1 FROM workers w WHERE w.run = r.id)
   OR EXISTS (SELECT 1 FROM tasks t WHERE t.run = r.id))
+-- ANY_TRACE
+SELECT 1 FROM traces LIMIT 1
 -- LAST_RUN
 SELECT max(id) FROM runs
 -- TOUCH

@@ -179,7 +179,7 @@ class Run(RunView):
                 holds = [held] * len(launched) if isinstance(held, int) else held
                 launches = [(self.id, *launch, hold) for launch, hold in zip(launched, holds, strict=True)]
                 self._put(transaction, SQL.ADD_LAUNCH, launches)
-                self._put(transaction, SQL.ADD_TRACE, [trace_row(self.id, trace) for trace in traces])
+                self._put(transaction, SQL.ADD_TRACE, list(map(partial(trace_row, self.id), traces)))
                 if self.settings.keeps_texts:
                     texts = [(self.id, t.question, t.number, storable(t.text)) for t in traces if t.text]
                     transaction.executemany(SQL.ADD_TEXT, texts)
@@ -350,6 +350,11 @@ class Store:
     def name(self) -> str:
         """The store as messages call it."""
         return self._database.name
+
+    @property
+    def has_traces(self) -> bool:
+        """Whether any run has traces."""
+        return self._database.one(SQL.ANY_TRACE) is not None
 
     def create(
         self,
