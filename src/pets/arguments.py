@@ -9,7 +9,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from itertools import repeat
+from itertools import chain, repeat
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -136,18 +136,18 @@ def _fits(value: object, hint: Any) -> bool:
     if origin is Literal:
         return value in args
     if (origin is tuple and args[1:] == (...,)) or origin in (Sequence, list):
-        is_text = isinstance(value, str)  # a sequence of texts to Python, and not to its users
-        return isinstance(value, Sequence) and isinstance(value, origin) and not is_text and _all_fit(value, args[0])
+        if not isinstance(value, Sequence) or not isinstance(value, origin):
+            return False
+        # A text is a sequence of texts to Python, and not to its users.
+        return not isinstance(value, str) and all(map(_fits, value, repeat(args[0])))
     if origin is Mapping:
-        return isinstance(value, Mapping) and _all_fit(value, args[0]) and _all_fit(value.values(), args[1])
+        return isinstance(value, Mapping) and all(
+            map(_fits, chain(value, value.values()), [args[0]] * len(value) + [args[1]] * len(value))
+        )
     kind = origin or hint
     if kind is Any or not isinstance(kind, type):
         return True
     return isinstance(value, NUMBERS.get(kind, kind))
-
-
-def _all_fit(values: Iterable[object], hint: Any) -> bool:
-    return all(map(_fits, values, repeat(hint)))
 
 
 def _words(hint: Any) -> str:

@@ -198,7 +198,9 @@ def make_sampler(spec: str) -> Sampler:
 
 def as_sampler(value: str | Sampler | SamplerFunction) -> Sampler:
     """The sampler itself, or the one that a spec describes, or that asks a function."""
-    if isinstance(value, str | Sampler | type) or not callable(value):
+    if isinstance(value, Sampler):
+        return value
+    if isinstance(value, str | type) or not callable(value):
         return samplers().accept(value)  # type: ignore[arg-type]  # or refuses it
     return FunctionSampler(value)
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.answers.json import MAX_CALLS, MAX_CHARS, MAX_DEPTH, Json, canonical_json, reading_of
+from pets.answers.json import MAX_CALLS, MAX_CHARS, MAX_DEPTH, Json, canonical_json
 from pets.answers.number import Number
 from pets.answers.text import Text
+from pets.engine.question import reading_of
 from pets.errors import InputError
 from pets.openai.response import ResponseReader
 from pets.prompts import Sampling

@@ -43,7 +43,7 @@ def test_first_traces_that_cast_no_vote_end_a_run_with_their_error_while_there_i
     first = FirstTraces(4)
     allocator, _, stops = rules(total=4, first_traces=first)
     for number in range(3):
-        first.count(StoredTrace("a", number, text="?"), "number")
+        first.count(StoredTrace("a", number, text="?"), lambda: "number")
     ending = stops.ending()
     assert ending.reason == "first traces" and isinstance(ending.error, FirstTracesError)
     allocator.ask(4)

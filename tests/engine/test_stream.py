@@ -45,7 +45,7 @@ def run_stream(stream, questions):
         async with stream:
             await stream.run(questions)
 
-    asyncio.run(run())
+    run_simulated(run())
 
 
 def streamed(settings, sampler, questions, **watching):
@@ -348,16 +348,16 @@ def test_the_drift_alarm_is_raised_once(plan, toys):
 
 
 class Failing(Sampler):
-    """Raises for every question that ``error`` names."""
+    """Raises at once for every question that ``errors`` names; a trace takes a second."""
 
     def __init__(self, **errors):
         self.errors, self.requests = errors, Counter()
 
     async def sample(self, prompt, n, seed, sampling):
         self.requests[prompt.content] += 1
-        await asyncio.sleep(0)
         if prompt.content in self.errors:
             raise self.errors[prompt.content]
+        await asyncio.sleep(1)
         return [Completion("A", "stop", 5, 2)] * n
 
 

@@ -81,16 +81,14 @@ class AnswerType(ABC):
     spec_option: ClassVar[str] = ""
     """The option that all of a spec is after the type's name, as it stands: ``regex:PATTERN``; usually none."""
 
+    options: int | None = None
+    """The size of a closed answer set; ``None`` where the set is open or not declared."""
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.merges = cls.same is not AnswerType.same
         if "extract" in vars(cls) and "read" not in vars(cls):
             cls.read = AnswerType._extracted  # type: ignore[method-assign]
-
-    @property
-    def options(self) -> int | None:
-        """The size of a closed answer set; ``None`` where the set is open or not declared."""
-        return None
 
     @property
     def instruction(self) -> str:

@@ -17,7 +17,6 @@ from pets.answers.base import AnswerType, Reading
 from pets.answers.final import visible_text
 from pets.errors import InputError
 from pets.patterns import BLANK, Pattern
-from pets.prompts import TOOL_CALLS, is_cut
 
 MAX_CHARS = 100_000  # what is longer is no answer
 MAX_DEPTH = 64
@@ -256,21 +255,17 @@ MAX_CALLS = 64
 MAX_ARGUMENTS_CHARS = 100_000  # of all calls of a trace
 
 
-def reading_of(answer_type: AnswerType, text: str, finish: str, ignore: Iterable[str] = ()) -> Reading | None:
-    """The answer of a trace: what it calls, else what it says; one that was cut gave none.
+def reading_of_calls(answer_type: AnswerType, text: str, ignore: Iterable[str] = ()) -> Reading | None:
+    """What a trace calls.
 
     The calls are the last line of the text (:class:`~pets.openai.response.ChoiceReader`); their order does not matter,
     nor do fields of arguments to ``ignore``, which ``json:ignore=...`` names, too. Calls whose arguments are no JSON
     cast no vote.
 
     >>> calls = '[{"name": "weather", "arguments": "{\\\\"days\\\\": 1.0, \\\\"city\\\\": \\\\"Paris\\\\"}"}]'
-    >>> reading_of(Json(), calls, "tool_calls").form, reading_of(Json(ignore="days"), calls, "tool_calls").form
+    >>> reading_of_calls(Json(), calls).form, reading_of_calls(Json(ignore="days"), calls).form
     ('call weather({"city":"Paris","days":1})', 'call weather({"city":"Paris"})')
     """
-    if is_cut(finish):
-        return None
-    if finish != TOOL_CALLS:
-        return answer_type.read(text)
     line = text.rpartition("\n")[2]
     try:
         calls = json.loads(line) if len(line) <= 2 * MAX_ARGUMENTS_CHARS else []  # twice, as its quotes are escaped

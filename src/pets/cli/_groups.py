@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
@@ -136,9 +137,13 @@ class Verb(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's, with the defaults of ``pets.toml``; a former name of an option is answered with its new one."""
         words, file = ctx.command_path.split()[1:], ctx.find_object(ConfigFile)
-        options = {option.opts[-1].lstrip("-"): option for option in self.params if isinstance(option, click.Option)}
-        for name, option in options.items() if ctx.auto_envvar_prefix else ():
-            option.envvar = f"{ctx.auto_envvar_prefix}_{name.replace('-', '_').upper()}"
+        options = dict[str, click.Option]()
+        for option in self.params:
+            if isinstance(option, click.Option):
+                name = option.opts[-1].lstrip("-")
+                options[name] = option
+                if ctx.auto_envvar_prefix:
+                    option.envvar = f"{ctx.auto_envvar_prefix}_{name.replace('-', '_').upper()}"
         if file is not None and words:
             ctx.default_map = file.defaults(words, options, self.commands if isinstance(self, click.Group) else ())
         try:
@@ -165,8 +170,7 @@ class Verb(click.Command):
         file = ctx.find_object(ConfigFile)
         if file is not None and ctx.get_parameter_source("trust") is not ParameterSource.COMMANDLINE:
             file.check_trusted()
-        wanted = {option.name: ctx.params.pop(option.name) for option in MESSAGE_OPTIONS if option in self.params}
-        with messages(**wanted):
+        with messages(*map(ctx.params.pop, ("verbose", "quiet", "log_file"), (False, False, None))):
             if file is not None:
                 sources = ((option, ctx.get_parameter_source(option.name or "")) for option in self.params)
                 if flags := [option.opts[-1] for option, source in sources if source is ParameterSource.DEFAULT_MAP]:
@@ -284,11 +288,13 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
                 needed = next(other.opts[-1] for other in options if other.name == option.needs)
                 raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
         for name, group in groups.items():
-            own = {str(option.name): values.pop(str(option.name)) for option in group}
-            if hints[name] is SpecOptions:  # what is neither typed nor in the environment or pets.toml is not said
-                unsaid = (None, ParameterSource.DEFAULT)
-                own = {"said": {key: own[key] for key in own if context.get_parameter_source(key) not in unsaid}}
-            values[name] = hints[name](**own)
+            own, of_spec = dict[str, Any](), hints[name] is SpecOptions
+            for key in map(attrgetter("name"), group):
+                value = values.pop(key)
+                # Of a spec, what is neither typed nor in the environment or pets.toml is not said.
+                if not of_spec or context.get_parameter_source(key) not in (None, ParameterSource.DEFAULT):
+                    own[key] = value
+            values[name] = SpecOptions(own) if of_spec else hints[name](**own)
         function(*args, **values)
 
     # click's own decorators add from the last to the first, and leave them on the function.

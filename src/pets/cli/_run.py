@@ -254,7 +254,7 @@ async def _watch(engine: Engine) -> None:
     """Live figures on a terminal; elsewhere a line when the servers are away."""
     console = SafeConsole(stderr=True, markup=False)  # ids and error messages are no markup
     if not console.is_terminal:
-        await watch_outages(lambda: engine.snapshot(look=False).outage if engine.begun else None)
+        await watch_outages(engine.outage)
     latest: ExpectedConsistency | None = None
     next_look = 0.0
     with Live(console=console, transient=True, auto_refresh=False) as live:

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import click
@@ -29,9 +30,12 @@ def terminal_text(text: str, keep: str = "") -> str:
     return STEERING.sub(lambda match: match[0] if match[0] in keep else f"\\u{ord(match[0]):04x}", text)
 
 
+_one_line = partial(terminal_text, keep="\t")
+
+
 def echo(*lines: str) -> None:
     """Print lines of data on stdout; text of a file or server in a line ends no line and steers no terminal."""
-    click.echo("\n".join(terminal_text(line, keep="\t") for line in lines))
+    click.echo("\n".join(map(_one_line, lines)))
 
 
 def say(*lines: str) -> None:
@@ -40,7 +44,7 @@ def say(*lines: str) -> None:
     While live figures are shown, rich stands in for ``sys.stderr`` and prints above them; click by itself would find
     the stream behind it.
     """
-    click.echo("\n".join(terminal_text(line, keep="\t") for line in lines), file=sys.stderr)
+    click.echo("\n".join(map(_one_line, lines)), file=sys.stderr)
 
 
 def is_terminal() -> bool:

@@ -143,8 +143,10 @@ def find_config(verbs: Iterable[str]) -> ConfigFile | None:
     """The file of options in the current folder or the nearest one above it; another user's is refused."""
     try:
         here = Path.cwd()
-        path = next((path for folder in (here, *here.parents) if (path := folder / FILE_NAME).is_file()), None)
-        if path is None:
+        for folder in (here, *here.parents):
+            if (path := folder / FILE_NAME).is_file():
+                break
+        else:
             return None
         owner = path.stat().st_uid
     except OSError:  # the folder is gone, or one above it is closed to us

@@ -168,9 +168,11 @@ class ModelOptions(ServerOptions):
     def priced(self, prices: Sequence[str]) -> tuple[TokenPrice | None, tuple[ModelShare, ...]]:
         """The price of one model, or several models with theirs, written MODEL=in=...,out=... or for all."""
         shares = model_shares(self.model)
+        if not prices:
+            return None, shares
         names = [share.name for share in shares] or [self.name or ""]
         parsed: dict[str, TokenPrice] = {}
-        for name, texts in values_by_model("--price", names, prices).items() if prices else ():
+        for name, texts in values_by_model("--price", names, prices).items():
             if len(texts) > 1:
                 raise InputError(f"there are {len(texts)} prices for {name or 'one model'}; give one.")
             if texts:

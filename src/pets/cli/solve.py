@@ -94,8 +94,9 @@ def solve(
     spec = run_spec(run, model, question_set.sampling)
     spec = batched(spec, model.name or "") if spec.serving.batch_api else spec
     samplers: Sequence[Sampler]
-    files, servers = FileBatches(to), None
+    files, servers = None, None
     if to is not None:
+        files = FileBatches(to)
         samplers = [BatchSampler(NO_SERVER, model.name or "", files)]
     elif ray.ray is None:
         samplers, servers = model.samplers(spec), model.servers
@@ -130,7 +131,7 @@ def solve(
     if store is None and not Path(DEFAULT_STORE).exists():
         say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --store {KEEP_NOTHING} keeps nothing.")
     engine = engine_in(store=None if store == KEEP_NOTHING else store or DEFAULT_STORE)
-    if to is None:
+    if files is None or to is None:
         _print_origin(engine)
         run_engine(engine, output)
     else:

@@ -263,6 +263,8 @@ def _traced_on(tally: Tally, prior: LearnedPrior, most: int, number: int, rng: n
 def redrawn(tally: Tally, prior: LearnedPrior, size: int, rng: np.random.Generator) -> list[int | None]:
     """So many traces of a question under a theta from its posterior: answers as numbers in the order of votes."""
     (theta,) = prior.draws(tally, 1, rng)
-    answers = rng.choice(len(theta), size=size, p=theta).tolist()
+    answers: list[int | None] = rng.choice(len(theta), size=size, p=theta).tolist()
     mute = (rng.random(size) < tally.nulls / max(1, tally.returned)).tolist()
+    if not tally.nulls:
+        return answers
     return [None if silent else answer for answer, silent in zip(answers, mute, strict=True)]

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pets.answers.json import reading_of
 from pets.engine.endpoints import STOP_LOOKS_S, STOPS_WITHIN_S
-from pets.engine.question import answer_type_of, chosen_for, excerpt_of, prompt_of
+from pets.engine.question import answer_type_of, chosen_for, excerpt_of, prompt_of, reading_of
 from pets.engine.spec import RunSpec
 from pets.errors import RefusedError, ReplyError, SamplerError, UnreachableError
 from pets.openai.models import context_tokens

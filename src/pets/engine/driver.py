@@ -108,14 +108,9 @@ class Driver:
 
     def pump(self) -> Ending | None:
         """Launch what the policy wants and answer what is over; why nothing more is launched, where the run ends."""
-        ending = self.stops.ending()
-        if ending is None or ending.error is None:
-            self._launch(ending)
-        return ending
-
-    def _launch(self, ending: Ending | None) -> None:
-        """Launch what the policy wants, as far as there is room; answer the questions that want nothing more."""
-        full = True
+        ending, full = self.stops.ending(), True
+        if ending is not None and ending.error is not None:
+            return ending
         while ending is None and (room := self.pacing.room()) > 0:
             launches = self.settlement.reserve(room)
             if launches:
@@ -130,6 +125,7 @@ class Driver:
                 if ending is not None or stuck or self.allocator.stopped(id):
                     self.arrivals.finish(self.questions.by_id[id])
                     self.settlement.costs.forget(id)
+        return ending
 
     def _start(self, question: OpenQuestion, numbers: range, holds: Sequence[int]) -> int:
         """Send launches of one question, as many to a request as servers take; how many of them are not allowed."""

@@ -277,7 +277,7 @@ class Fetcher:
 
     def refusal(self, pool: EndpointPool) -> BusyError | None:
         """Why nothing is sent to a gateway's servers now: the cost of all that they were sent last is not known."""
-        if self._patience_s is not None or pool.unknown_traces < MOST_UNKNOWN_TRACES:
+        if pool.unknown_traces < MOST_UNKNOWN_TRACES:
             return None
         now = asyncio.get_running_loop().time()
         if now >= pool.probe_at:
@@ -314,7 +314,8 @@ class Fetcher:
         try:
             while True:
                 pool = self.pool_for(request.prompt)
-                if (refusal := self.refusal(pool)) is not None:
+                # A run ends once its failures may have cost too much; a gateway turns away.
+                if self._patience_s is None and (refusal := self.refusal(pool)) is not None:
                     return await receiver.given_up(request, reason or refusal)
                 endpoint = None if self._draining else pool.pick_now(turn, request.attempt, last, clock())
                 if endpoint is None:  # none may be asked now
@@ -452,7 +453,7 @@ class Fetcher:
             endpoint.prove_n(max(request.size, received), request.prompt.sender, now)
         self._failing = self._outage_since = self.outage = None
         self._served_at = now
-        if endpoint.sampler.takes(request.turn):
+        if len(self.pool.endpoints) == 1 or endpoint.sampler.takes(request.turn):
             self._failing_models.discard(endpoint.sampler.name)
             return
         name = pool.takers(request.turn)[0].sampler.name

@@ -17,7 +17,7 @@ rest of the run goes on; once more than half cast no vote it stops.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -176,30 +176,28 @@ class FirstTraces:
         """Whether more than half of the first traces cast no vote: the run stops."""
         return not self.passed and 2 * (self.outcomes.total() - self.outcomes["read"]) > self.size
 
-    def count(self, trace: StoredTrace, answer_type: str) -> None:
-        """Take note of a trace that came back, or failed."""
+    def count(self, trace: StoredTrace, type_name: Callable[[], str]) -> None:
+        """Take note of a trace that came back, or failed; ``type_name`` says how its question's answers are read."""
         outcome = outcome_of(trace)
         self.outcomes[outcome] += 1
         if outcome == "unreadable":
-            self._answer_type = answer_type
+            self._answer_type = type_name()
         self._error = trace.error or self._error
-        self._quote(trace, outcome)
+        if trace.text and outcome not in self._excerpts:
+            self._excerpts[outcome] = excerpt_of(trace.text)
 
-    def count_stored(self, run: RunView, answer_type: str) -> None:
+    def count_stored(self, run: RunView, type_name: Callable[[], str]) -> None:
         """Take note of the traces of an earlier time; texts are read only where the run will not go on.
 
         Those that failed tell of the server as it was then.
         """
         for trace in run.traces(texts=False):
             if trace.error is None and trace.part is None:
-                self.count(trace, answer_type)
+                self.count(trace, type_name)
         if self.failed:
             for trace in islice((trace for trace in run.traces() if trace.part is None), self.size):
-                self._quote(trace, outcome_of(trace))
-
-    def _quote(self, trace: StoredTrace, outcome: Outcome) -> None:
-        if trace.text and outcome not in self._excerpts:
-            self._excerpts[outcome] = excerpt_of(trace.text)
+                if trace.text:
+                    self._excerpts.setdefault(outcome_of(trace), excerpt_of(trace.text))
 
     def error(self, max_tokens: int | None) -> FirstTracesError:
         """What went wrong, in one line with what to do about it, and one of the traces."""
@@ -342,8 +340,7 @@ class Pacing:
 
     def asked(self, allocator: Allocator) -> None:
         """Launches were asked for: keep in the ledger which wave is under way."""
-        wave = (allocator.wave, allocator.waves_left)
-        if self._pace.waves and wave != self._wave:
+        if self._pace.waves and (wave := (allocator.wave, allocator.waves_left)) != self._wave:
             self._wave = wave
             self._ledger.begin_wave(allocator.wave)
 

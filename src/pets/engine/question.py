@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from pets.answers.auto import Auto, choose_type
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Classes, Reading
 from pets.answers.choice import Choice
-from pets.answers.json import reading_of
+from pets.answers.json import reading_of_calls
 from pets.answers.text import Text
 from pets.confidence import Kind
 from pets.core.certificate import Decision
@@ -24,14 +24,14 @@ from pets.core.money import Currency
 from pets.core.tally import (
     K0,
     NAMES,
-    Tally,
     confidence_weights,
+    count_votes,
     pattern,
     weighted_majority,
     weighted_votes,
     weights_by_answer,
 )
-from pets.prompts import is_cut
+from pets.prompts import TOOL_CALLS, is_cut
 from pets.questions import Problem
 from pets.registry import make_answer_type, spec_of
 from pets.samplers import Completion, Message, Prompt
@@ -225,6 +225,17 @@ def _shared(forms: tuple[str | None, ...]) -> tuple[str | None, ...]:
 def _reading_of_short(answer_type: AnswerType, text: str) -> Reading | None:
     """What a short text answers, read once: short answers come again and again."""
     return answer_type.read(text)
+
+
+def reading_of(answer_type: AnswerType, text: str, finish: str, ignore: Iterable[str] = ()) -> Reading | None:
+    """The answer of a trace: what it calls, but for fields to ``ignore``, or what it says; one that was cut gave none.
+
+    >>> reading_of(Choice(), "The answer is (B).", "stop").form, reading_of(Choice(), "The answer is (B).", "length")
+    ('B', None)
+    """
+    if is_cut(finish):
+        return None
+    return reading_of_calls(answer_type, text, ignore) if finish == TOOL_CALLS else answer_type.read(text)
 
 
 @dataclass(slots=True, eq=False)
@@ -435,8 +446,7 @@ class OpenQuestion:
         forms = self.totals.warmup
         if len(forms) < K0 or MISSING in forms:
             return None
-        tally = Tally.of([None if form is None else self.label(form) for form in forms])
-        return pattern(tally.counts, tally.nulls)
+        return pattern(*count_votes([None if form is None else self.label(form) for form in forms]))
 
     def best(self, answer: str | None, names: Mapping[str, str] | None = None) -> BestTrace | None:
         """The trace that speaks best for an answer, over all forms of its class; ``names`` are the representatives."""
@@ -460,7 +470,9 @@ class OpenQuestion:
     ) -> Answer:
         """The question's row: the verdict and its certificate, each class under its form that was launched first."""
         names, totals = self.representatives(), self.totals
-        verdict, shown = _renamed(verdict, names), self._shown(names)
+        shown = self._shown(names)
+        if self._classes is not None:
+            verdict = _renamed(verdict, names)
         answer, mean_tokens = verdict.answer, totals.tokens / verdict.traces if verdict.traces else 0.0
         best, warmup = self.best(answer, names), self.warmup
         return Answer(

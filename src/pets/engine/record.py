@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from pets.answers.json import reading_of
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
@@ -23,7 +22,7 @@ from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble
 from pets.engine.driver import Driver
 from pets.engine.pacing import Pace
-from pets.engine.question import OpenQuestion, answer_type_of, chosen_for
+from pets.engine.question import OpenQuestion, answer_type_of, chosen_for, reading_of
 from pets.engine.reading import form_of
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec

@@ -636,7 +636,8 @@ class PastRun:
             on_trace(trace)
             wiring.fetcher.remember(trace, self._first)
         if self._problems:
-            wiring.stops.first_traces.count_stored(run, wiring.questions.type_name(self._problems[0]))
+            questions, first = wiring.questions, self._problems[0]
+            wiring.stops.first_traces.count_stored(run, lambda: questions.type_name(first))
         pending = [Launch(id, number) for id, numbers in self.awaited for number in numbers]
         kind, labels = self._spec.confidence_kind, labels or wiring.questions.labels_of
         adopt_run(wiring.allocator, run, labels, kind, pending, whole_wave=self._whole_wave)

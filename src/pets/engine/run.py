@@ -11,6 +11,7 @@ from pets.core.allocator import Allocator
 from pets.engine.assemble import assemble, costs_of, fetcher_of
 from pets.engine.budget import Models
 from pets.engine.driver import Driver
+from pets.engine.fetch import Outage
 from pets.engine.pacing import hurry_of
 from pets.engine.progress import Snapshot, Solution, TraceTotals, expected_of, expected_so_far
 from pets.engine.question import Answer
@@ -145,6 +146,10 @@ class Engine(LiveRun):
         """Whether there is anything to look at yet."""
         return self._driver is not None
 
+    def outage(self) -> Outage | None:
+        """Why no server serves now, and since when; ``None`` while one does."""
+        return None if self._driver is None else self._driver.fetcher.outage_state
+
     async def run(self, *, drain: bool = False) -> Solution:
         """Spend the budget; how it went. Cut short by :meth:`drain`, it can be called again.
 
@@ -223,7 +228,7 @@ class Engine(LiveRun):
             waves=max(self.pace.waves, allocator.wave + 1) if self.pace.waves else 0,
             points_given_up=self.points_given_up,
             faults=dict(self.faults + driver.fetcher.faults),
-            outage=driver.fetcher.outage_state,
+            outage=self.outage(),
             expected=expected_so_far(allocator, driver.questions.ids) if look and allocator.told else None,
         )
 

@@ -338,7 +338,7 @@ class Settlement:
         self._questions.back(question)
         first = self._stops.first_traces
         if not first.passed and trace.part is None:
-            first.count(trace, self._questions.type_name(question.problem))
+            first.count(trace, lambda: self._questions.type_name(question.problem))
         self._on_trace(trace)
 
     def _counted(self, question: OpenQuestion, trace: StoredTrace, lost: Usage) -> Trace:

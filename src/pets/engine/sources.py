@@ -202,7 +202,7 @@ def values_by_model(option: str, names: Sequence[str], values: Endpoints | None)
                 break
         else:
             shared.append(value)
-    return {name: own.get(name, shared) for name in names}
+    return dict.fromkeys(names, shared) | own
 
 
 def endpoints_by_model(
@@ -343,7 +343,7 @@ class LiveRun:
         finally:
             self.faults.update(driver.fetcher.faults)
             driver.fetcher.faults.clear()
-            if self.stored_run is not None:
+            if self.stored_run is not None and self.faults:
                 self.stored_run.save("faults", dict(self.faults))
 
     async def __aenter__(self) -> Self:

@@ -5,8 +5,7 @@ import random
 from functools import lru_cache
 from typing import Any
 
-from pets.answers.json import reading_of
-from pets.engine.question import TraceReader
+from pets.engine.question import TraceReader, reading_of
 from pets.engine.submissions import VoteLimits
 from pets.errors import BudgetError, BusyError
 from pets.gateway.auth import ANYBODY, ApiKey

@@ -402,7 +402,7 @@ class ResponseReader:
                     tokens,
                     prompt_tokens or None,  # none has 0
                     choice.confidence(tokens),
-                    choice.raw(),
+                    choice.raw() if self._keep_raw else None,
                     choice.bytes,
                     claimed_more,
                     min(cached, prompt_tokens),
@@ -421,13 +421,14 @@ class ResponseReader:
         """
         counts = [None if count is None else min(count, most) for count in counts]
         sizes = list(map(attrgetter("characters"), choices))
-        unknown = [size for size, count in zip(sizes, counts, strict=True) if count is None]
-        if total is None or is_too_few(total, sum(sizes)) or (total == 0 and any(choice.bytes for choice in choices)):
+        if total is None or is_too_few(total, sum(sizes)) or (total == 0 and any(map(attrgetter("bytes"), choices))):
             return counts
+        if len(choices) == 1:
+            return [max(min(total, most), counts[0] or 0)]
+        unknown = [size for size, count in zip(sizes, counts, strict=True) if count is None]
         counted = sum(filter(None, counts))
         rest = min(total, len(choices) * most) - counted
-        of_one = len(choices) > 1 and (self._usage_of_one or rest * MAX_CHARACTERS_PER_TOKEN < sum(unknown))
-        if rest < 0 or of_one:
+        if rest < 0 or self._usage_of_one or rest * MAX_CHARACTERS_PER_TOKEN < sum(unknown):
             return counts
         if not unknown:  # what is left is hidden reasoning, or a token that ends each
             return shares(rest + counted, [count or 0 for count in counts])

@@ -150,7 +150,7 @@ class OpenAISampler(Sampler):
             on_the_way = {"continuous_usage_stats": True} if stream is not None and self._streaming.asked else {}
             body |= {"stream": True, "stream_options": {"include_usage": True, **on_the_way}}
         model = str(body["model"])
-        names = self._left_out(prompt.sender, model)
+        names = self._left_out(prompt.sender, model) if self._refused else []
         refused = RefusedFields(names) if names else None
         while True:
             sent = body if refused is None else refused.without(body)

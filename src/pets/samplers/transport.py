@@ -158,22 +158,14 @@ def proxy_of(url: str) -> str | None:
     """The environment's proxy for the server, none for this machine; logins of ~/.netrc are never read."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if not host or _is_loopback(host) or proxy_bypass(host):
+    with suppress(ValueError):  # it is a name
+        if ipaddress.ip_address(host).is_loopback:
+            return None
+    if host in ("", "localhost") or proxy_bypass(host):
         return None
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
-
-
-def _is_loopback(host: str) -> bool:
-    """
-    >>> _is_loopback("localhost"), _is_loopback("127.0.0.1"), _is_loopback("::1"), _is_loopback("example.org")
-    (True, True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def check_address(url: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from pets.confidence import Confidence
 from pets.core.money import Currency
-from pets.errors import StateError
+from pets.errors import InputError, StateError
 from pets.openai.batch import BatchJob
 from pets.prompts import Message, Prompt
 from pets.questions import Problem
@@ -243,7 +243,7 @@ class RunSummary:
 
 
 def question_row(run: int, position: int, problem: Problem) -> Row:
-    """The parameters of ``ADD_QUESTION``."""
+    """The parameters of ``ADD_QUESTION``; refused where a text is none that every database takes."""
     content: Any = problem.prompt.content
     if isinstance(content, str):
         form = TEXT
@@ -251,6 +251,14 @@ def question_row(run: int, position: int, problem: Problem) -> Row:
         content, form = content[0].content, USER
     else:
         content, form = json.dumps([(turn.role, turn.content) for turn in content], ensure_ascii=False), CHAT
+    texts = (problem.id, content, problem.answer_type, problem.gold, problem.level)
+    for text in filter(None, texts):
+        if "\0" in text:
+            raise InputError(f"a question cannot be kept: {text[:40]!r} holds a NUL character. Repair it.")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"a question cannot be kept: {text[:40]!r} is no UTF-8. Repair it.") from None
     return (run, position, problem.id, content, form, problem.answer_type, problem.gold, problem.level, problem.options)
 
 

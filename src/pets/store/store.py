@@ -183,9 +183,10 @@ class Run(RunView):
                 if self.settings.keeps_texts:
                     texts = [(self.id, t.question, t.number, storable(t.text)) for t in traces if t.text]
                     transaction.executemany(SQL.ADD_TEXT, texts)
-                rows = [(self.id, *launch, amount) for launch, amount in charged]
-                if rows and transaction.executemany(SQL.CHARGE_LAUNCH, rows) != len(rows):
-                    raise StateError(f"run {self.id}: a launch was charged that is not there; nothing was written.")
+                if charged:
+                    rows = [(self.id, *launch, amount) for launch, amount in charged]
+                    if transaction.executemany(SQL.CHARGE_LAUNCH, rows) != len(rows):
+                        raise StateError(f"run {self.id}: a launch was charged that is not there; nothing was written.")
                 if dropped:
                     transaction.executemany(SQL.DROP_LAUNCH, [(self.id, *launch) for launch in dropped])
                 transaction.execute(SQL.TOUCH, (self.id, time.time()))
@@ -208,7 +209,7 @@ class Run(RunView):
     @staticmethod
     def check(problem: Problem) -> None:
         """Refuse a question that cannot be kept, before others are written with it."""
-        _question_row(0, 0, problem)
+        question_row(0, 0, problem)
 
     def add(self, problems: Iterable[Problem]) -> int:
         """Append questions, streamed, and say how many."""
@@ -261,7 +262,7 @@ def add_questions(
     """Stream questions into a run, from position ``first`` on, and say how many; ``keys`` tell their traces apart."""
     keys = keys or {}
     rows = (
-        (*_question_row(run, position, problem), problem.prompt.instruction or None, keys.get(problem.id))
+        (*question_row(run, position, problem), problem.prompt.instruction or None, keys.get(problem.id))
         for position, problem in enumerate(problems, first)
     )
     try:
@@ -305,21 +306,6 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
         cancelled=cancelled,
         cancelled_parts=parts,
     )
-
-
-def _question_row(run: int, position: int, problem: Problem) -> tuple[Any, ...]:
-    """The row of a question whose texts every database takes."""
-    row = question_row(run, position, problem)
-    for text in row:
-        if not isinstance(text, str):
-            continue
-        if "\0" in text:
-            raise InputError(f"a question cannot be kept: {text[:40]!r} holds a NUL character. Repair it.")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"a question cannot be kept: {text[:40]!r} is no UTF-8. Repair it.") from None
-    return row
 
 
 class Store:
@@ -420,10 +406,11 @@ class Store:
         """A summary of every run, oldest first."""
         return [summary_of(self._database, row) for row in self._database.all(SQL.ALL_RUNS)]
 
-    def runs_like(self, identity: str) -> list[RunSummary]:
+    def runs_like(self, identity: str) -> Iterator[RunSummary]:
         """The runs of that identity that can go on, the latest first."""
-        rows = self._database.all(SQL.RUNS_OF_IDENTITY, identity)
-        return [summary_of(self._database, row) for row in rows if not self.view(row[0]).load(TEXTS_DELETED)]
+        for row in self._database.all(SQL.RUNS_OF_IDENTITY, identity):
+            if not self.view(row[0]).load(TEXTS_DELETED):
+                yield summary_of(self._database, row)
 
     def delete(self, run: int | str, *, texts: bool = False) -> int:
         """Delete a run, or with ``texts`` only what was asked and said in it: texts, prompts and errors. Says which.

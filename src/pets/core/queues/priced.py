@@ -82,8 +82,11 @@ class PricedQueue(Queue[IndexPolicy]):
         """Up to n launches, best first."""
 
     def _find_price(self) -> None:
-        batch, budget = {self._marked(tally): n for tally, n in self.batch().items()}, self._budget
-        pending, seen = sum(tally.pending * n for tally, n in batch.items()), sum(batch.values())
+        batch, budget, pending, seen = dict[Tally, int](), self._budget, 0, 0
+        for tally, questions in self.batch().items():
+            batch[self._marked(tally)] = questions
+            pending += tally.pending * questions
+            seen += questions
         left = budget.expected * seen / max(1, self._size) + pending
         cap = NO_CAP if budget.cap is None else budget.cap
         self._price = price_in_force(self._index, self.policy.belief, batch, left, cap) if batch else None
