@@ -441,7 +441,13 @@ class Endless(httpx.AsyncByteStream):
 
 
 @pytest.mark.parametrize(
-    ("part", "words"), [(b"x" * 4096, "a line of over 1000000 bytes"), (b": ping\n\n", "over 2097152 bytes")]
+    ("part", "words"),
+    [
+        (b"data: " + b"x" * 4096, "a line of over 250000 bytes"),
+        (b'data: {"choices": []}\n' * 500, "over 2097152 bytes"),
+        (b": ping\n\n" * 500, "over 1048576 bytes between two events"),
+        (b" " * 4096, "a line of over 250000 bytes"),
+    ],
 )
 def test_a_stream_without_an_end_is_left(part, words):
     sampling = Sampling(max_tokens=1024)

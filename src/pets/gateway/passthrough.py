@@ -138,13 +138,16 @@ class ReplyMeter:
         """The parts of a reply as they go on; when the last one has come, the request is settled."""
         if self._stream:
             async for lines in split_lines(parts, MAX_REPLY_BYTES):
+                passed = list[bytes]()
                 for line in lines:
                     data = line[5:].strip() if line.startswith(b"data:") else b""
                     if data and data != b"[DONE]":
                         self._size += len(data)
                         self._read(data)
                     if not (self._hides_usage and b'"choices":[]' in data.replace(b" ", b"")):
-                        yield line
+                        passed.append(line)
+                if passed:
+                    yield b"".join(passed)
         else:
             async for part in parts:
                 self._size += len(part)

@@ -29,6 +29,7 @@ ABANDONED = {"abort", "error"}  # finish reasons of traces that the server itsel
 MALFORMED = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 DONE = b"[DONE]"  # the last event of a stream
 PARSED_BYTES = 1 << 16  # of a stream's events, which are parsed together: one by one they take three times as long
+MAX_IDLE_BYTES = 1 << 20  # of a stream between two events: comments that keep the connection open
 MAX_CONTAINERS = 100_000  # in a reply without log-probabilities: a choice has a handful
 MAX_NUMBERS = 2_000_000  # in all, as of token ids
 ALTERNATIVE_TOKENS = 32  # at the beginning of a trace, whose alternatives are kept
@@ -437,7 +438,8 @@ class ResponseReader:
 
 
 class EventReader:
-    """Reads a stream of server-sent events for ``reader``, PARSED_BYTES at a time; no event is over ``max_bytes`` long.
+    """Reads a stream of server-sent events for ``reader``, PARSED_BYTES at a time; no event is over ``max_bytes`` long,
+    and no more than MAX_IDLE_BYTES come between two.
 
     How much is ``written`` of a trace is known from its first token on, and then whenever :meth:`parse` was called.
 
@@ -452,6 +454,7 @@ class EventReader:
     def __init__(self, reader: ResponseReader, max_bytes: int, written: Written | None = None) -> None:
         self._reader, self._max_bytes, self._written = reader, max_bytes, written
         self._content = bytearray()  # that is not parsed
+        self._idle_bytes = 0  # that were parsed since the last event
         self._came_at = 0.0  # when the last event did
         self._urgent = False  # an error has come, or the end
         self.done = False
@@ -464,16 +467,15 @@ class EventReader:
             self._came_at = now
         end = self._content[-len(part) - len(DONE) :]
         self._urgent = self._urgent or DONE in end or b'"error"' in end
-        begins = self._written is not None and self._written.begun_at is None
-        if len(self._content) > self._max_bytes or (
-            b"\n" in part and (self._urgent or begins or len(self._content) > PARSED_BYTES)
-        ):
+        begins, size = self._written is not None and self._written.begun_at is None, len(self._content)
+        idles = size > MAX_IDLE_BYTES and not self._content.startswith(b"data:")
+        if size > self._max_bytes or idles or (b"\n" in part and (self._urgent or begins or size > PARSED_BYTES)):
             self.parse()
         return self.done
 
     def parse(self, *, ended: bool = False) -> None:
         """Parse the events that have come; where the stream has ended, the last one whatever it ends with."""
-        lines = bytes(self._content).split(b"\n")  # at line feeds alone: U+2028 may stand within JSON
+        size, lines = len(self._content), bytes(self._content).split(b"\n")  # U+2028 may stand within JSON
         self._content = bytearray() if ended else bytearray(lines.pop())
         self._urgent = False
         events = [line[5:].strip() for line in lines if line.startswith(b"data:")]
@@ -485,6 +487,10 @@ class EventReader:
             self._reader.note_written(self._written, self._came_at)
         if len(self._content) > self._max_bytes:
             raise ReplyError(f"the server's stream has a line of over {self._max_bytes} bytes; the rest was not read.")
+        self._idle_bytes = 0 if events else self._idle_bytes + size - len(self._content)
+        idle = self._idle_bytes + (0 if self._content.startswith(b"data:") else len(self._content))
+        if idle > MAX_IDLE_BYTES:
+            raise ReplyError(f"the server's stream has over {MAX_IDLE_BYTES} bytes between two events.")
 
 
 class UsageReader:

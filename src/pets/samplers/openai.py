@@ -218,14 +218,15 @@ class OpenAISampler(Sampler):
         reader = ResponseReader(
             n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one, prompt_limit=prompt.max_tokens
         )
+        detailed = body.get("logprobs") or body.get("prompt_logprobs")
+        longest = self._max_reply_bytes // (1 if detailed else PLAIN_SHARE)
         async with self._post(self._base + path_of(prompt), body) as response:
             if streamed:
+                events = EventReader(reader, longest, None if stream is None else stream.written)
                 per_token = EVENT_BYTES + LOGPROB_BYTES * (sampling.top_logprobs or 0)
-                longest = max(self._max_reply_bytes, n * min(sampling.token_limit, MAX_STREAM_TOKENS) * per_token)
-                await self._read_events(response, reader, longest, stream)
+                longest = max(longest, n * min(sampling.token_limit, MAX_STREAM_TOKENS) * per_token)
+                await self._read_events(response, events, longest, stream)
             else:
-                detailed = body.get("logprobs") or body.get("prompt_logprobs")
-                longest = self._max_reply_bytes // (1 if detailed else PLAIN_SHARE)
                 content = await body_of_reply(response, longest)
                 if len(content) <= LARGE_REPLY_BYTES:
                     reader.read(self._redactor.data(content))
@@ -300,9 +301,8 @@ class OpenAISampler(Sampler):
         return None
 
     async def _read_events(
-        self, response: "aiohttp.ClientResponse", reader: ResponseReader, max_bytes: int, stream: "TraceStream | None"
+        self, response: "aiohttp.ClientResponse", events: EventReader, max_bytes: int, stream: "TraceStream | None"
     ) -> None:
-        events = EventReader(reader, self._max_reply_bytes, None if stream is None else stream.written)
         if stream is not None:
             stream.begin(response, events)
         parts, clock = parts_of(response, max_bytes), asyncio.get_running_loop().time
