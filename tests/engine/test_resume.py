@@ -13,7 +13,7 @@ from pets.core.budget import Budget, whole_traces
 from pets.core.money import Currency
 from pets.engine import Engine, restored, results
 from pets.engine.assemble import assemble
-from pets.engine.resume import PastRun, charge_lost, lost_traces, rebudgeted
+from pets.engine.resume import OpenedRun, lost_traces, rebudgeted, take_up
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.errors import BudgetError, BusyError, InputError, RefusedError, StateError, UnreachableError
@@ -321,10 +321,23 @@ def broken_off(store, problems):
     return run
 
 
+def taken_up(store, run, problems, counted):
+    """A driver that took in the run, and the launches that it awaits."""
+    allocator = Allocator(Uniform(), Budget(8), [Question(problem.id, options=4) for problem in problems])
+    sources, awaited = Sources([Scripted()]), []
+    opened = OpenedRun.stored(store, run, SPEC, run.settings, sources)
+
+    def past(wiring, costs):
+        awaited.extend(take_up(opened, wiring, costs, on_trace=counted.append))
+        return awaited
+
+    return assemble(SPEC, allocator, sources, problems, past=past), awaited
+
+
 def test_a_launch_that_never_came_back_is_charged_once(tmp_path):
     with Store.open(tmp_path / "runs.db") as store, broken_off(store, asked("ab")) as run:
         for _ in range(2):
-            charge_lost(run)
+            taken_up(store, run, asked("ab"), [])
             assert [(trace.launch, trace.error) for trace in run.traces() if trace.error] == [
                 (Launch("a", 1), LOST),
                 (Launch("b", 0), LOST),
@@ -333,16 +346,8 @@ def test_a_launch_that_never_came_back_is_charged_once(tmp_path):
 
 
 def test_a_driver_takes_in_all_that_was_paid_for(tmp_path):
-    problems, counted = asked("ab"), []
-    allocator = Allocator(Uniform(), Budget(8), [Question(problem.id, options=4) for problem in problems])
-    with Store.open(tmp_path / "runs.db") as store, broken_off(store, problems) as run:
-        past = PastRun(run, SPEC, problems, {})
-        driver = assemble(
-            SPEC,
-            allocator,
-            Sources([Scripted()]),
-            problems,
-            past=lambda wiring, costs: past.adopt(wiring, costs, counted.append),
-        )
-    assert driver.allocator.told == len(counted) == 3 and allocator.budget.spent == 3
-    assert allocator.tally("a").counts == (1,) and not past.awaited
+    counted = []
+    with Store.open(tmp_path / "runs.db") as store, broken_off(store, asked("ab")) as run:
+        driver, awaited = taken_up(store, run, asked("ab"), counted)
+    assert driver.allocator.told == len(counted) == 3 and driver.allocator.budget.spent == 3
+    assert driver.allocator.tally("a").counts == (1,) and not awaited

@@ -7,7 +7,7 @@ was never sent and costs nothing. What is charged without a vote is written as a
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -106,15 +106,18 @@ def _ranges(numbers: Sequence[int]) -> Iterator[range]:
 class JobLedger(RunLedger):
     """A run's store for launches that jobs answer: they stay in it until they are settled, whatever ends the run.
 
-    ``samplers`` hand in the jobs, and await those that the store holds; ``known`` launches are in the store already.
+    ``samplers`` hand in the jobs, each of the ``wave`` that is under way, and await those that the store holds.
     """
 
-    def __init__(self, run: Run, samplers: Sequence[BatchSampler], known: Iterable[Launch] = ()) -> None:
+    def __init__(self, run: Run, samplers: Sequence[BatchSampler], wave: Callable[[], int] = lambda: 0) -> None:
         super().__init__(run)
-        self._samplers, self._known = samplers, set(known)
+        for sampler in samplers:
+            sampler.wave = wave
+        self._samplers, self._known = samplers, set[Launch]()  # launches of an earlier process that jobs hold
         self._opening = 0  # attempts that a job waits for, which are about to be in the store
 
     async def __aenter__(self) -> Self:
+        self._known = {Launch(launch.question, launch.number) for launch in self._run.lost()}
         for sampler in self._samplers:
             sampler.begin(self, self._run.jobs())
             sampler.arriving = lambda: self._opening > 0

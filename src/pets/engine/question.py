@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -599,14 +600,8 @@ def _renamed(verdict: Verdict, names: Mapping[str, str]) -> Verdict:
 
 def group_by_question(traces: Iterable[StoredTrace]) -> Iterator[tuple[str, list[StoredTrace]]]:
     """Traces that come question by question, a question at a time."""
-    group: list[StoredTrace] = []
-    for trace in traces:
-        if group and group[0].question != trace.question:
-            yield group[0].question, group
-            group = []
-        group.append(trace)
-    if group:
-        yield group[0].question, group
+    for id, group in groupby(traces, attrgetter("question")):
+        yield id, list(group)
 
 
 class OpenQuestions:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pets._version import __version__
 from pets.answers.judge import MAX_PROMPT_TOKENS
@@ -22,9 +22,8 @@ from pets.core.money import Currency, amount_words
 from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
 from pets.engine.arrivals import Wiring
-from pets.engine.batch import NO_JUDGE, JobLedger, PendingLaunches, batch_samplers, batched, launches_in_jobs
+from pets.engine.batch import NO_JUDGE, PendingLaunches, batched, launches_in_jobs
 from pets.engine.budget import Amount, currency_of, model_name, total_of
-from pets.engine.ledger import RunLedger
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import PRIOR_QUESTIONS, Certifier, sampled
 from pets.engine.question import (
@@ -74,7 +73,6 @@ class OpenedRun:
     problems: Sequence[Problem]
     record: RunRecord
     sources: Sources
-    pace: Pace
     store: Store | None = None
     run: Run | None = None
     origin: Origin = "new"
@@ -83,6 +81,12 @@ class OpenedRun:
     keys: Mapping[str, str] = field(default_factory=dict)
     cache: TraceCache | None = None
 
+    @classmethod
+    def stored(cls, store: Store, run: Run, spec: RunSpec, record: RunRecord, sources: Sources) -> Self:
+        """A stored run, as ``spec`` and ``record`` say now."""
+        keys = run.keys() if record.seeds_by == "prompt" else {}
+        return cls(spec, tuple(run.problems()), record, sources, store, run, "unfinished", None, True, keys)
+
     def with_cache(self, place: str | Path | None) -> "OpenedRun":
         """The same with the traces of the store at this place that it can have for nothing, where there are any.
 
@@ -90,7 +94,7 @@ class OpenedRun:
         """
         keeping, first = self.spec.keeping, self.sources.first
         own = self.record.sources[first : first + len(self.sources.samplers)]
-        if keeping.reuse == "nothing" or self.spec.reading.soft or not any(own):
+        if keeping.reuse == "nothing" or self.spec.reading.soft or not any(own) or self.record.verb != "solve":
             return self
         if place is None or self.store is None or not self.store.has_traces:
             return self
@@ -107,6 +111,20 @@ class OpenedRun:
             return replace(self, cache=cache)
         cache.close()
         return self
+
+    def going_on(self, place: str | Path) -> "OpenedRun":
+        """A run of the store at this place as it goes on; what is another than before is written down."""
+        run, (record, sources) = self.run, taken_up(self.record, self.sources)
+        assert run is not None
+        if self.spec.keeping.keep_going:  # whatever its first traces said
+            record = with_said(record, "keeping", keep_going=True)
+        before = run.settings
+        if record != before:
+            run.change(record)
+        if record.total != before.total:  # its waves begin anew, with what is left to spend from here on
+            run.save("topped_up_at", run.summary().traces)
+            run.save("wave", None)
+        return replace(self, record=record, sources=sources).with_cache(place)
 
 
 def open_run(
@@ -130,65 +148,31 @@ def open_run(
     problems = tuple(map(spec.asked, question_set.problems))
     sources = sources_of(servers, spec).judged_by(judge_of(problems, spec.reading.answer))
     source = source_name(sources.model or None, servers.sampler, sources.samplers)
-    identity = None
-    if store is not None:  # what cannot be kept is refused before there is a file
-        digest = identity_of(spec, problems, source or "")
-        identity = None if source is None else digest
-    again = identity is not None and not new
+    again = store is not None and source is not None and not new
     with ExitStack() as stack:
-        opened = None if store is None else stack.enter_context(Store.open(store))
-        like = opened.runs_like(identity) if opened is not None and identity is not None and again else ()
-        earlier = next((run for run in like if run.settings.budget == spec.spending.budget), None)
+        opened = identity = earlier = None
+        if store is not None:
+            identity = identity_of(spec, problems, source or "")  # what cannot be kept is refused: no file is made
+            opened = stack.enter_context(Store.open(store))
+            like = opened.runs_like(identity) if again else ()
+            earlier = next((run for run in like if run.settings.budget == spec.spending.budget), None)
         if store is not None and opened is not None and earlier is not None:
             run = stack.enter_context(opened.open_run(earlier.id, code=spec.to_plain()["reading"]["answer"]))
             every = [option for section in SECTIONS.values() for option in fields(section)]
             now = {option.name: spec.get(option.name) for option in every if option.metadata["operational"]}
             spec = spec_of_run(run.settings, run.code).with_options(**now)  # its servers are asked as now
-            made = _going_on(store, opened, run, spec, run.settings, sources, finished=earlier.state == "finished")
+            made = OpenedRun.stored(opened, run, spec, run.settings, sources)
+            made = replace(made, origin="finished") if earlier.state == "finished" else made.going_on(store)
         else:
             spec = bounded_spec(spec, problems, sources.samplers)
             kept = opened is not None
             record = run_record(spec, problems, sources, name=question_set.name, declared=source, stored=kept)
-            pace = run_pace(spec, record, len(problems))
             keys = trace_keys(problems, spec.drawn, spec.reading.system, spec.serving.seed)
-            made = OpenedRun(spec, problems, record, sources, pace, opened, None, "new", identity, again, keys)
+            identity = None if source is None else identity
+            made = OpenedRun(spec, problems, record, sources, opened, None, "new", identity, again, keys)
             made = made.with_cache(store)
         stack.pop_all()  # all is well: it stays open
     return made
-
-
-def _going_on(
-    place: str | Path,
-    store: Store,
-    run: Run,
-    spec: RunSpec,
-    record: RunRecord,
-    sources: Sources,
-    *,
-    finished: bool = False,
-    repeatable: bool = True,
-    topped_up: bool = False,
-) -> OpenedRun:
-    """A stored run that goes on as ``spec`` and ``record`` say now; a ``finished`` one is shown as it is.
-
-    ``topped_up``: its budget is another, and its waves begin anew.
-    """
-    problems = tuple(run.problems())
-    pace = run_pace(spec, record, len(problems), run)  # or refuses: nothing changes
-    keys = run.keys() if record.seeds_by == "prompt" else {}
-    if finished:
-        return OpenedRun(spec, problems, record, sources, pace, store, run, "finished", repeatable=True, keys=keys)
-    record, sources = taken_up(record, sources)
-    if spec.keeping.keep_going:  # whatever its first traces said
-        record = with_said(record, "keeping", keep_going=True)
-    if record != run.settings:
-        run.change(record)
-    if topped_up:
-        run.save("topped_up_at", run.summary().traces)
-        run.save("wave", None)
-        pace = run_pace(spec, record, len(problems), run)  # of what is left to spend from here on
-    opened = OpenedRun(spec, problems, record, sources, pace, store, run, "unfinished", None, repeatable, keys)
-    return opened.with_cache(place) if record.verb == "solve" else opened
 
 
 def reopen_run(
@@ -231,15 +215,12 @@ def reopen_run(
                 words = "is a stream without an end: it has a budget per window and no total"
                 raise InputError(f"run {stored.id} {words}.")
             record = rebudgeted(record, budget, questions, summary.spent)
-        endpoints = servers.endpoint or record.endpoints
-        sources = sources_of(replace(servers, endpoint=endpoints, model=record.model or None), spec)
-        sources = sources.judged_by(judge_of(stored.problems(), spec.reading.answer))
-        again = budget is None and most is None
-        reopened = _going_on(
-            store, opened, stored, spec, record, sources, repeatable=again, topped_up=budget is not None
-        )
+        servers = replace(servers, endpoint=servers.endpoint or record.endpoints, model=record.model or None)
+        sources = sources_of(servers, spec).judged_by(judge_of(stored.problems(), spec.reading.answer))
+        made = OpenedRun.stored(opened, stored, spec, record, sources)
+        made = replace(made, repeatable=budget is None and most is None).going_on(store)
         stack.pop_all()  # all is well: it stays open
-    return reopened
+    return made
 
 
 def question_set_of(questions: Questions) -> QuestionSet:
@@ -596,79 +577,54 @@ def _with_lost(view: RunView) -> Iterator[StoredTrace]:
         yield from sorted(group, key=lambda trace: trace.number)
 
 
-class PastRun:
-    """A stored run that goes on. Launches without a trace are charged, those in batch jobs are ``awaited``.
+def take_up(
+    opened: OpenedRun,
+    wiring: Wiring,
+    costs: CostEstimator | UnitCost,
+    *,
+    on_trace: Callable[[StoredTrace], None],
+    labels: Labels | None = None,
+) -> Sequence[PendingLaunches]:
+    """Have the parts of a driver take in what a stored run has paid for; the launches that batch jobs hold, if any.
 
-    ``keys`` are the questions' own, where seeds follow from them; ``first`` is the place of its first endpoint now.
+    Other launches without a trace are charged, and what no job holds was never sent. ``on_trace`` is called with every
+    trace. ``labels`` names the classes of a question's answers, where it is none of a batch.
     """
-
-    def __init__(
-        self, run: Run, spec: RunSpec, problems: Sequence[Problem], keys: Mapping[str, str], first: int = 0
-    ) -> None:
-        self.awaited: list[PendingLaunches] = []
-        self._run, self._spec, self._problems, self._first = run, spec, problems, first
-        self._whole_wave = False  # whether all of the last wave was sent
-        if not spec.serving.batch_api:
-            charge_lost(run)
-            return
+    run, spec, problems = opened.run, opened.spec, opened.problems
+    assert run is not None
+    currency, awaited, whole_wave = run.settings.currency, list[PendingLaunches](), False
+    if spec.serving.batch_api:
         seeds = spec.seeds(len(problems))
-        positions = {problem.id: index for index, problem in enumerate(problems)} | seeds.blocks(keys, apart=True)
-        jobs = launches_in_jobs(run.jobs(), run.lost(), positions, seeds)
-        self.awaited, never_sent = jobs
-        self._whole_wave = not never_sent
+        positions = {problem.id: index for index, problem in enumerate(problems)} | seeds.blocks(
+            opened.keys, apart=True
+        )
+        awaited, never_sent = launches_in_jobs(run.jobs(), run.lost(), positions, seeds)
+        whole_wave = not never_sent
         if never_sent:
             run.write([], [], dropped=never_sent)
-
-    def adopt(
-        self,
-        wiring: Wiring,
-        costs: CostEstimator | UnitCost,
-        on_trace: Callable[[StoredTrace], None],
-        labels: Labels | None = None,
-    ) -> Sequence[PendingLaunches]:
-        """Take in all that was paid for, each trace with a call of ``on_trace``; the launches that are awaited.
-
-        ``labels`` names the classes of a question's answers, where it is none of a batch.
-        """
-        run, currency = self._run, self._run.settings.currency
-        self._read_again()
-        for trace in run.traces(texts=False):
-            on_trace(trace)
-            wiring.fetcher.remember(trace, self._first)
-        if self._problems:
-            questions, first = wiring.questions, self._problems[0]
-            wiring.stops.first_traces.count_stored(run, lambda: questions.type_name(first))
-        pending = [Launch(id, number) for id, numbers in self.awaited for number in numbers]
-        kind, labels = self._spec.confidence_kind, labels or wiring.questions.labels_of
-        adopt_run(wiring.allocator, run, labels, kind, pending, whole_wave=self._whole_wave)
-        if isinstance(costs, CostEstimator):
-            for trace in run.traces(texts=False):
-                if trace.part is None:
-                    costs.learn(trace.question, currency.cost(trace))
-        return self.awaited
-
-    def _read_again(self) -> None:
-        """Read what took too long when it came back, where its text was kept."""
-        if not any(trace.finish == UNREAD for trace in self._run.traces(texts=False)):
-            return
-        types = {problem.id: answer_type_of(problem, self._spec.reading.answer) for problem in self._problems}
-        unread = [trace for trace in self._run.traces() if trace.finish == UNREAD and trace.text]
-        self._run.set_answers(read_again(types[trace.question], trace) for trace in unread)
-
-
-def charge_lost(run: Run) -> None:
-    """Charge the launches that never came back at all that was held for them."""
-    if lost := lost_traces(run.lost(), run.settings.currency):
+    elif lost := lost_traces(run.lost(), currency):
         run.write([], lost)
+    _read_unread(run, spec, problems)
+    for trace in run.traces(texts=False):
+        on_trace(trace)
+        wiring.fetcher.remember(trace, opened.sources.first)
+    if problems:
+        questions, first = wiring.questions, problems[0]
+        wiring.stops.first_traces.count_stored(run, lambda: questions.type_name(first))
+    pending = [Launch(id, number) for id, numbers in awaited for number in numbers]
+    kind, labels = spec.confidence_kind, labels or wiring.questions.labels_of
+    adopt_run(wiring.allocator, run, labels, kind, pending, whole_wave=whole_wave)
+    if not currency.counts_traces:
+        for trace in run.traces(texts=False):
+            if trace.part is None:
+                costs.learn(trace.question, currency.cost(trace))
+    return awaited
 
 
-def ledger_of(
-    run: Run, spec: RunSpec, sources: Sources, allocator: Allocator, awaited: Sequence[PendingLaunches]
-) -> RunLedger:
-    """The ledger of a stored run; one by batch jobs writes these down as well."""
-    if not spec.serving.batch_api:
-        return RunLedger(run)
-    samplers = batch_samplers(sources.samplers)
-    for sampler in samplers:
-        sampler.wave = lambda: allocator.wave
-    return JobLedger(run, samplers, [Launch(id, number) for id, numbers in awaited for number in numbers])
+def _read_unread(run: Run, spec: RunSpec, problems: Iterable[Problem]) -> None:
+    """Read what took too long when it came back, where its text was kept."""
+    if not any(trace.finish == UNREAD for trace in run.traces(texts=False)):
+        return
+    types = {problem.id: answer_type_of(problem, spec.reading.answer) for problem in problems}
+    unread = [trace for trace in run.traces() if trace.finish == UNREAD and trace.text]
+    run.set_answers(read_again(types[trace.question], trace) for trace in unread)

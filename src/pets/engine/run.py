@@ -9,23 +9,25 @@ from typing import Self, Unpack
 from pets.arguments import checked
 from pets.core.allocator import Allocator
 from pets.engine.assemble import assemble, costs_of, fetcher_of
+from pets.engine.batch import JobLedger, batch_samplers
 from pets.engine.budget import Models
 from pets.engine.driver import Driver
 from pets.engine.fetch import Outage
+from pets.engine.ledger import RunLedger
 from pets.engine.pacing import hurry_of
-from pets.engine.progress import Snapshot, Solution, TraceTotals, expected_of, expected_so_far
+from pets.engine.progress import Snapshot, Solution, expected_of, expected_so_far
 from pets.engine.question import Answer
 from pets.engine.resume import (
     OpenedRun,
-    PastRun,
     Questions,
     answers,
-    ledger_of,
     new_allocator,
     open_run,
     options_of,
     reopen_run,
+    run_pace,
     stored_totals,
+    take_up,
 )
 from pets.engine.reuse import Reuse
 from pets.engine.sources import Endpoints, Keys, LiveRun, Samplers, Servers
@@ -70,24 +72,14 @@ class Engine(LiveRun):
         on_trace: Callable[[StoredTrace], None] | None = None,
         **options: Unpack[RunOptions],
     ) -> None:
-        opened = (
-            questions
-            if isinstance(questions, OpenedRun)
-            else open_run(
-                questions,
-                Servers(endpoint, model, key, headers, sampler),
-                store=store,
-                new=new,
-                spec=spec,
-                options=options,
-            )
-        )
-        totals = TraceTotals(opened.spec.price_in_money(opened.record.model))
-        super().__init__(
-            opened.sources, opened.store, opened.run, repeatable=opened.repeatable, cache=opened.cache, totals=totals
-        )
+        opened = questions
+        if not isinstance(opened, OpenedRun):
+            servers = Servers(endpoint, model, key, headers, sampler)
+            opened = open_run(opened, servers, store=store, new=new, spec=spec, options=options)
+        price = opened.spec.price_in_money(opened.record.model)
+        super().__init__(opened.sources, opened.store, opened.run, opened.cache, price, repeatable=opened.repeatable)
         self.spec, self.problems, self.record = opened.spec, opened.problems, opened.record
-        self.origin, self.pace = opened.origin, opened.pace
+        self.origin, self.pace = opened.origin, run_pace(opened.spec, opened.record, len(opened.problems), opened.run)
         self.jobs_left_note = ""
         """What stays with a batch provider, or in a file, where the run ended with jobs that have not."""
         self._opened, self._on_trace = opened, on_trace
@@ -155,10 +147,7 @@ class Engine(LiveRun):
 
         With ``drain`` the run waits for requests in flight, batch jobs too, and asks nothing more.
         """
-        hurry = None
-        if not (self._driver or self.spec.serving.batch_api or self.origin == "finished"):  # jobs are not raced
-            hurry = await hurry_of(self.spec.pacing.hurry, self.sources.samplers, BATCH_HURRY)
-        driver = self._driver = self._driver or self._start(hurry, leaves_jobs=not drain)
+        driver = self._driver = self._driver or await self._start(leaves_jobs=not drain)
         driver.check_ready()
         driver.stops.drain(on=drain)
         if self.origin == "finished":
@@ -269,36 +258,38 @@ class Engine(LiveRun):
             raise StateError("the run has not begun; await engine.run() first.")
         return self._driver
 
-    def _start(self, hurry: float | None, *, leaves_jobs: bool) -> Driver:
+    async def _start(self, *, leaves_jobs: bool) -> Driver:
         """The driver of a new run, or of an old one with all that it has paid for."""
-        spec, problems = self.spec, self.problems
-        past = None
-        if self.stored_run is not None:
-            past = PastRun(self.stored_run, spec, problems, self._opened.keys, self.sources.first)
-        allocator = new_allocator(spec, self.record, problems, self.pace.waves, hurry)
+        opened, spec, samplers, hurry = self._opened, self.spec, self.sources.samplers, None
+        if not (spec.serving.batch_api or self.origin == "finished"):  # jobs are not raced
+            hurry = await hurry_of(spec.pacing.hurry, samplers, BATCH_HURRY)
+        allocator = new_allocator(spec, self.record, self.problems, self.pace.waves, hurry)
         costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run
-        if self.stored_run is None and self._store is not None:
-            self.stored_run = self._store.create(
+        past = None if opened.run is None else partial(take_up, opened, on_trace=self._totals.add)
+        if self.stored_run is None and opened.store is not None:
+            self.stored_run = opened.store.create(
                 self.record,
-                problems,
-                identity=self._opened.identity,
-                keys=self._opened.keys,  # a rival is what the same call would have gone on with, had it been there
+                self.problems,
+                identity=opened.identity,
+                keys=opened.keys,  # a rival is what the same call would have gone on with, had it been there
                 is_rival=lambda run: self.repeatable and run.settings.budget == self.record.budget,
             )
         if self.stored_run is not None:
-            self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, past.awaited if past else ())
+            self._ledger = RunLedger(self.stored_run)
+            if spec.serving.batch_api:
+                self._ledger = JobLedger(self.stored_run, batch_samplers(samplers), lambda: allocator.wave)
         return assemble(
             spec,
             allocator,
             self.sources,
-            problems,
-            keys=self._opened.keys,
+            self.problems,
+            keys=opened.keys,
             reuse=None if self.cache is None else Reuse(self.cache),
             ledger=self._ledger,
-            past=None if past is None else partial(past.adopt, on_trace=self._totals.add),
+            past=past,
             fetcher=fetcher_of(spec, self.sources, leaves_jobs=leaves_jobs),
             pace=self.pace,
-            keep="totals" if self._store is None else "nothing",
+            keep="totals" if opened.store is None else "nothing",
             on_trace=self._counted,
         )
 

@@ -21,6 +21,7 @@ from typing import Self
 
 from pets.answers.judge import Judge
 from pets.core.mixture import ModelMixture
+from pets.core.money import Currency
 from pets.engine.batch import batch_samplers
 from pets.engine.budget import Models, model_name, model_shares
 from pets.engine.driver import Driver
@@ -289,7 +290,7 @@ class LiveRun:
     """A run or stream that is at work; ``async with`` opens its samplers and closes all that it holds.
 
     ``repeatable``: the same call again goes on with the stored run, and neither begins another nor adds to it. The
-    ``cache`` has traces of the store that other runs paid for; ``totals`` counts those of this one.
+    ``cache`` has traces of the store that other runs paid for; ``price`` is what those of this one cost in money.
     """
 
     def __init__(
@@ -297,10 +298,10 @@ class LiveRun:
         sources: Sources,
         store: Store | None = None,
         run: Run | None = None,
+        cache: TraceCache | None = None,
+        price: Currency | None = None,
         *,
         repeatable: bool = False,
-        cache: TraceCache | None = None,
-        totals: TraceTotals | None = None,
     ) -> None:
         self.sources = sources
         """The servers that are asked now, whichever a stored run began with."""
@@ -310,7 +311,7 @@ class LiveRun:
         self.faults: Counter[str] = Counter({} if run is None else run.load("faults") or {})
         """What went wrong on the way, and how often; nothing of it is lost in the counts."""
         self._store, self._stack = store, AsyncExitStack()
-        self._ledger, self._totals = Ledger(), totals or TraceTotals(None)
+        self._ledger, self._totals = Ledger(), TraceTotals(price)
 
     @property
     def launches_lost(self) -> int:

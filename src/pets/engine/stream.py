@@ -28,7 +28,7 @@ from pets.engine.ledger import RunLedger
 from pets.engine.pacing import hurry_of
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.reading import judge_of
-from pets.engine.resume import OpenedRun, PastRun, bounded_spec, longest_prompt, reopen_run
+from pets.engine.resume import OpenedRun, bounded_spec, longest_prompt, reopen_run, take_up
 from pets.engine.sources import LiveRun, Servers, Sources
 from pets.engine.spec import ARRIVING_HURRY, RunSpec
 from pets.errors import InputError, RefusedError
@@ -238,8 +238,7 @@ class Stream(LiveRun):
         assert run is not None
         asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(past.problems)}
         allocator.add(*(question.question for question in asked.values()))
-        paid = PastRun(run, self.spec, past.problems, {}, past.sources.first)
-        paid.adopt(wiring, costs, self._totals.add, lambda id, forms: asked[id].restore(forms))
+        take_up(past, wiring, costs, on_trace=self._totals.add, labels=lambda id, forms: asked[id].restore(forms))
         answered = run.answered()
         for id, group in group_by_question(run.traces()):
             for trace in group[:K0] if id in answered else group:
