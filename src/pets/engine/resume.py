@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
+from heapq import merge
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -565,16 +566,12 @@ def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[Stor
 
 def _with_lost(view: RunView) -> Iterator[StoredTrace]:
     """Traces and lost launches together, question by question in launch order; those in batch jobs are not lost."""
-    waiting: dict[str, list[StoredTrace]] = {}
-    for trace in lost_traces(() if view.settings.batch_api else view.lost(), view.settings.currency):
-        waiting.setdefault(trace.question, []).append(trace)
-    if not waiting:
-        yield from view.traces(texts=False)
-        return
-    for id, group in group_by_question(view.traces(texts=False)):
-        yield from sorted([*group, *waiting.pop(id, ())], key=lambda trace: trace.number)
-    for group in waiting.values():
-        yield from sorted(group, key=lambda trace: trace.number)
+    traces = view.traces(texts=False)
+    lost = lost_traces(() if view.settings.batch_api else view.lost(), view.settings.currency)
+    if not lost:
+        return traces
+    places = {problem.id: place for place, problem in enumerate(view.problems())}
+    return merge(traces, lost, key=lambda trace: (places[trace.question], trace.number))
 
 
 def take_up(
@@ -595,9 +592,7 @@ def take_up(
     currency, awaited, whole_wave = run.settings.currency, list[PendingLaunches](), False
     if spec.serving.batch_api:
         seeds = spec.seeds(len(problems))
-        positions = {problem.id: index for index, problem in enumerate(problems)} | seeds.blocks(
-            opened.keys, apart=True
-        )
+        positions = {problem.id: place for place, problem in enumerate(problems)} | seeds.blocks(opened.keys, apart=True)
         awaited, never_sent = launches_in_jobs(run.jobs(), run.lost(), positions, seeds)
         whole_wave = not never_sent
         if never_sent:

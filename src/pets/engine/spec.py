@@ -363,17 +363,10 @@ class RunSpec:
 
     def to_plain(self) -> dict[str, dict[str, Any]]:
         """What JSON can hold; a policy or answer type that another process cannot make is refused."""
-        reading, spending = replace(self.reading, answer=None), replace(self.spending, policy="okg")
-        plain = asdict(replace(self, reading=reading, spending=spending))  # objects of those may be anything
-        plain["spending"]["policy"] = _plain_policy(self.spending.policy)
-        plain["serving"] |= {"models": list(plain["serving"]["models"]), "headers": list(self.serving.headers)}
-        plain["sampling"] |= {"stop": list(self.sampling.stop), "extra_body": dict(self.sampling.extra_body)}
-        plain["reading"] |= {"answer": self.reading.answer, "answer_sizes": dict(self.reading.answer_sizes)}
-        if isinstance(self.reading.answer, AnswerType):
-            plain["reading"]["answer"] = spec_of(self.reading.answer)
-            if plain["reading"]["answer"] is None:
-                raise _not_storable(self.reading.answer)
-        return plain
+        return {
+            name: {option.name: _plain(self.get(option.name)) for option in fields(section)}
+            for name, section in SECTIONS.items()
+        }
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Mapping[str, Any]]) -> Self:
@@ -487,20 +480,21 @@ def check_option_names(values: Mapping[str, object], known: Collection[str]) -> 
 _named_policy = lru_cache(maxsize=64)(lambda spec: policies().accept(spec))
 
 
-def _plain_policy(policy: str | Policy) -> str | dict[str, Any]:
-    """A policy's spec; where it was fitted, its name and all that it learned."""
-    if isinstance(policy, str):
-        return policy
-    if (spec := spec_of(policy)) is not None:
-        return spec
-    names = {cls: name for name, cls in policies().items()}
-    if type(policy) not in names:
-        raise _not_storable(policy)
-    return {"name": names[type(policy)], "options": policy.to_plain()}
-
-
-def _not_storable(value: Policy | AnswerType) -> InputError:
-    return InputError(
-        f"a run in a store is resumed by another process, which cannot make {value!r}. "
-        "Install it as an entry point of pets, or run without a store."
-    )
+def _plain(value: Any) -> Any:
+    """A value of a spec as JSON holds it; of a policy that was fitted, its name and all that it learned."""
+    if isinstance(value, AnswerType | Policy):
+        named = spec_of(value)
+        names = {cls: name for name, cls in policies().items()}
+        if named is None and isinstance(value, Policy) and type(value) in names:
+            return {"name": names[type(value)], "options": value.to_plain()}
+        if named is None:
+            raise InputError(
+                f"a run in a store is resumed by another process, which cannot make {value!r}. "
+                "Install it as an entry point of pets, or run without a store."
+            )
+        return named
+    if isinstance(value, TokenPrice | ModelShare):
+        return asdict(value)
+    if isinstance(value, tuple):
+        return list(map(_plain, value))
+    return dict(value) if isinstance(value, Mapping) else value
