@@ -66,11 +66,10 @@ def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -
 
     ``auto`` overrides no type that a question names itself.
     """
-    named = _made(problem.answer_type if override is None else override)
-    if not isinstance(named, Auto):
-        return named
-    if override is not None and (own := _made(problem.answer_type)) != Auto():
-        named = own  # what auto has chosen for a question is its own type, too
+    own = _made(problem.answer_type)
+    named = own if override is None else _made(override)
+    if isinstance(named, Auto) and own != Auto():  # what auto has chosen for a question is its own type, too
+        named = own
     return named.settled(words_of(problem), problem.options) if isinstance(named, Auto) else named
 
 

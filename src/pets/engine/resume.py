@@ -592,7 +592,8 @@ def take_up(
     currency, awaited, whole_wave = run.settings.currency, list[PendingLaunches](), False
     if spec.serving.batch_api:
         seeds = spec.seeds(len(problems))
-        positions = {problem.id: place for place, problem in enumerate(problems)} | seeds.blocks(opened.keys, apart=True)
+        positions = {problem.id: place for place, problem in enumerate(problems)}
+        positions |= seeds.blocks(opened.keys, apart=True)
         awaited, never_sent = launches_in_jobs(run.jobs(), run.lost(), positions, seeds)
         whole_wave = not never_sent
         if never_sent:

@@ -174,11 +174,6 @@ class Engine(LiveRun):
         """Traces that were in flight when the run was broken off: charged."""
         return 0 if self._driver is None else self._driver.settlement.traces_abandoned
 
-    @property
-    def reused_words(self) -> str:
-        """Which runs paid for traces of this one, and what those had cost; nothing where none did."""
-        return self._totals.reused_words(self.allocator.told)
-
     def answers(self) -> Iterator[Answer]:
         """Every question's answer, in their order."""
         driver = self._running()
@@ -205,7 +200,7 @@ class Engine(LiveRun):
         return Snapshot(
             questions=len(self.problems),
             traces=allocator.told,
-            failed=self._totals.failed,
+            failed=self.totals.failed,
             in_flight=driver.questions.in_flight,
             spent=spent,
             total=total,
@@ -223,7 +218,7 @@ class Engine(LiveRun):
 
     def solution(self) -> Solution:
         """The run as it stands, in a few numbers."""
-        driver, counted = self._running(), self._totals
+        driver, counted = self._running(), self.totals
         allocator, budget = driver.allocator, driver.allocator.budget
         (spent, unit), (total, _) = budget.currency.shown(budget.spent), budget.currency.shown(budget.total)
         return Solution(
@@ -265,7 +260,7 @@ class Engine(LiveRun):
             hurry = await hurry_of(spec.pacing.hurry, samplers, BATCH_HURRY)
         allocator = new_allocator(spec, self.record, self.problems, self.pace.waves, hurry)
         costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run
-        past = None if opened.run is None else partial(take_up, opened, on_trace=self._totals.add)
+        past = None if opened.run is None else partial(take_up, opened, on_trace=self.totals.add)
         if self.stored_run is None and opened.store is not None:
             self.stored_run = opened.store.create(
                 self.record,
@@ -294,6 +289,6 @@ class Engine(LiveRun):
         )
 
     def _counted(self, trace: StoredTrace) -> None:
-        self._totals.add(trace)
+        self.totals.add(trace)
         if self._on_trace is not None:
             self._on_trace(trace)

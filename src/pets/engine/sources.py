@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pets.answers.judge import Judge
 from pets.core.mixture import ModelMixture
@@ -197,10 +197,10 @@ def values_by_model(option: str, names: Sequence[str], values: Endpoints | None)
     own: dict[str, list[str]] = {}
     shared = []
     for value in _listed(values):
-        for name in sorted(names, key=len, reverse=True):
-            if value.startswith(f"{name}="):
-                own.setdefault(name, []).append(value[len(name) + 1 :])
-                break
+        named = [name for name in names if value.startswith(f"{name}=")]
+        if named:
+            name = max(named, key=len)
+            own.setdefault(name, []).append(value.removeprefix(f"{name}="))
         else:
             shared.append(value)
     return dict.fromkeys(names, shared) | own
@@ -254,16 +254,14 @@ def make_samplers(
     headers: Mapping[str, str] | None = None,
     stream: bool = False,
     timeout: float = 600.0,
-    slots: int | None = None,
-    context: int | None = None,
-    threads: int | None = None,
     batch_api: bool = False,
+    **local: Any,
 ) -> list[Sampler]:
-    """A sampler for each endpoint, with a key for all or one for each; without any endpoint, the local model."""
+    """A sampler for each endpoint, with a key for all or one for each; else the local model, with these settings."""
     if batch_api and not endpoints:
         raise InputError("batch jobs need a provider: --endpoint URL. Engines without a server take files: --to FILE.")
     if not endpoints:
-        return [LocalSampler(model, slots=slots, context=context, threads=threads)]
+        return [LocalSampler(model, **local)]
     if model is None:
         raise InputError("an endpoint needs --model NAME: which of the server's models to ask.")
     keys = endpoint_keys(endpoints, key)
@@ -310,13 +308,9 @@ class LiveRun:
         self.repeatable, self.cache = repeatable, cache
         self.faults: Counter[str] = Counter({} if run is None else run.load("faults") or {})
         """What went wrong on the way, and how often; nothing of it is lost in the counts."""
-        self._store, self._stack = store, AsyncExitStack()
-        self._ledger, self._totals = Ledger(), TraceTotals(price)
-
-    @property
-    def launches_lost(self) -> int:
-        """Launches that were in flight when the run was broken off, over all times that it was: charged."""
-        return self._totals.lost
+        self.totals = TraceTotals(price)
+        """The traces of the run, in a few numbers."""
+        self._store, self._stack, self._ledger = store, AsyncExitStack(), Ledger()
 
     @property
     def store_name(self) -> str:
@@ -330,11 +324,11 @@ class LiveRun:
 
     async def models(self) -> list[str]:
         """The models that the servers list, as far as they do."""
-        names: dict[str, None] = {}
+        names: list[str] = []
         for sampler in self.sources.samplers:
             with suppress(SamplerError):
-                names |= dict.fromkeys(str(model["id"]) for model in await sampler.models())
-        return list(names)
+                names += [str(model["id"]) for model in await sampler.models()]
+        return list(dict.fromkeys(names))
 
     async def drive(self, driver: Driver, problems: AsyncIterable[Problem] | None = None) -> None:
         """Run a driver to its end; whatever ends it, what went wrong is kept."""

@@ -75,7 +75,7 @@ class RunOptions(TypedDict, total=False):
 
 ASKING = ("solve", "stream", "sample", "serve")  # verbs that ask servers request by request
 BUDGETED = ("solve", "batch", "stream", "pool")  # verbs that spend a budget on questions
-AT_LEAST_1 = Interval(1)
+AT_LEAST_1, MORE_THAN_0 = Interval(1), Interval(0, open="()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +181,7 @@ class ServingSpec:
         None, "How many tokens per minute each server takes.", ASKING, AT_LEAST_1, operational=True, rare=True
     )
     timeout: float = setting(
-        600.0,
-        "How many seconds a request may take.",
-        verbs=(*ASKING, "doctor"),
-        within=Interval(0, open="()"),
-        operational=True,
-        rare=True,
+        600.0, "How many seconds a request may take.", (*ASKING, "doctor"), MORE_THAN_0, operational=True, rare=True
     )
     tries: int = setting(
         6,

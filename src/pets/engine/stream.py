@@ -222,11 +222,12 @@ class Stream(LiveRun):
         )
 
     def _answered(self, answer: Answer, question: OpenQuestion | None) -> None:
-        self._watch(question)
+        if question is not None:
+            self._watch(question.warmup)
         self._on_answer(answer)
 
-    def _watch(self, question: OpenQuestion | None) -> None:
-        drift, warmup = self.drift, None if question is None else question.warmup
+    def _watch(self, warmup: int | None) -> None:
+        drift = self.drift
         if drift is not None and warmup is not None:
             drift.see(warmup)
             if drift.alarmed_at == drift.seen:
@@ -238,14 +239,14 @@ class Stream(LiveRun):
         assert run is not None
         asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(past.problems)}
         allocator.add(*(question.question for question in asked.values()))
-        take_up(past, wiring, costs, on_trace=self._totals.add, labels=lambda id, forms: asked[id].restore(forms))
+        take_up(past, wiring, costs, on_trace=self.totals.add, labels=lambda id, forms: asked[id].restore(forms))
         answered = run.answered()
         for id, group in group_by_question(run.traces()):
             for trace in group[:K0] if id in answered else group:
                 asked[id].add(trace)
         for id, question in asked.items():
             if id in answered:
-                self._watch(question)
+                self._watch(question.warmup)
                 allocator.withdraw(id)
             else:
                 questions.open(question)
