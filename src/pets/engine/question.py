@@ -206,10 +206,9 @@ class Answer:
 
 
 class BestTrace(NamedTuple):
-    """The surest trace of a form of answer, the first launched of equals; ``first`` is the form's first launch."""
+    """The surest trace of a form of answer, the first launched of equals."""
 
     form: str
-    first: int
     number: int
     confidence: float
     text: str
@@ -285,15 +284,11 @@ class QuestionTotals:
         spelling = form if trace.spelling is None else trace.spelling
         count, first = self.spellings.get((form, spelling), (0, -trace.number))
         self.spellings[form, spelling] = count + 1, max(first, -trace.number)
-        mine = BestTrace(form, trace.number, trace.number, sure, trace.text)
-        for place, old in enumerate(self.best):
-            if old.form == form:
-                surer = mine if (sure, -trace.number) > (old.confidence, -old.number) else old
-                new = surer._replace(first=min(old.first, trace.number))
-                if new != old:
-                    self.best = (*self.best[:place], new, *self.best[place + 1 :])
+        for best in self.best:
+            if best.form == form and (best.confidence, -best.number) >= (sure, -trace.number):
                 return
-        self.best = (*self.best, mine)
+        surest = BestTrace(form, trace.number, sure, trace.text)
+        self.best = (*(best for best in self.best if best.form != form), surest)
 
 
 UNCOUNTED = QuestionTotals()
@@ -450,14 +445,9 @@ class OpenQuestion:
 
     def best(self, answer: str | None, names: Mapping[str, str] | None = None) -> BestTrace | None:
         """The trace that speaks best for an answer, over all forms of its class; ``names`` are the representatives."""
-        surest: BestTrace | None = None
         names = self.representatives() if names is None else names
-        for best in self.totals.best:
-            if names.get(best.form, best.form) == answer and (
-                surest is None or (best.confidence, -best.number) > (surest.confidence, -surest.number)
-            ):
-                surest = best
-        return surest
+        of_class = [best for best in self.totals.best if names.get(best.form, best.form) == answer]
+        return max(of_class, key=lambda best: (best.confidence, -best.number), default=None)
 
     def answer(
         self,
@@ -543,9 +533,12 @@ class OpenQuestion:
 
     def representatives(self) -> dict[str, str]:
         """Each form with the first launched one of its class."""
-        forms = list(map(attrgetter("form"), sorted(self.totals.best, key=attrgetter("first"))))
+        launched: dict[str, int] = {}
+        for (form, _), (_, number) in self.totals.spellings.items():
+            launched[form] = max(number, launched.get(form, number))
+        forms = sorted(launched, key=launched.__getitem__, reverse=True)
         if self._classes is None:
-            return dict(zip(forms, map(self.label, forms), strict=True))
+            return {form: self.label(form) for form in forms}
         names = {form: self.label(form) for form in [*forms, *forms]}  # twice: the last may join earlier ones
         first: dict[str, str] = {}
         return {form: first.setdefault(names[form], form) for form in forms}

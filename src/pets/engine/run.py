@@ -117,15 +117,10 @@ class Engine(LiveRun):
         again (``python:...``): a store alone names none.
         What was in flight when it was broken off is charged and casts no vote; ``lost`` says how much that is.
         """
+        servers = Servers(endpoint, None, key, headers, sampler)
         changes = {"concurrency": concurrency, "hurry": hurry, "max_traces": max_traces}
-        opened = reopen_run(
-            store,
-            run,
-            Servers(endpoint, None, key, headers, sampler),
-            answer=answer,
-            budget=budget,
-            changes={**changes, "keep_going": keep_going or None},
-        )
+        changes["keep_going"] = keep_going or None
+        opened = reopen_run(store, run, servers, answer=answer, budget=budget, changes=changes)
         return cls(opened, on_trace=on_trace)
 
     @property
