@@ -16,8 +16,7 @@ from pathlib import Path
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.policy import QuotaPolicy, View
-from pets.core.tally import Tally, majority
+from pets.core.tally import majority
 from pets.engine.arrivals import Asking, StreamArrivals, Wiring
 from pets.engine.assemble import assemble
 from pets.engine.driver import Driver
@@ -27,6 +26,7 @@ from pets.engine.reading import form_of
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.errors import InputError, PetsError, PoolError
+from pets.policies.uniform import Uniform
 from pets.pools import PooledQuestion
 from pets.pools.writing import line_of
 from pets.prompts import is_cut
@@ -98,17 +98,6 @@ class Recording:
         return {id: hashlib.sha256(text.encode()).hexdigest()[:16] for id, text in texts}
 
 
-@dataclass(frozen=True, slots=True)
-class _Every(QuotaPolicy):
-    """The same number of traces for every question."""
-
-    traces: int
-
-    def quota(self, tally: Tally, view: View) -> int:
-        """All of them at once."""
-        return self.traces
-
-
 async def record(
     recording: Recording,
     samplers: Sampler | Sequence[Sampler],
@@ -132,8 +121,8 @@ async def record(
         writer = _Writer(recording, path, len(problems) - len(waiting), len(problems), on_progress)
         spec, traces = recording.spec, recording.traces
         open_questions = spec.pacing.open_questions or OPEN_QUESTIONS
-        # Attempts that are charged and lost are made up for: nobody set a limit.
-        budget = Budget(max(1, len(waiting)) * traces * spec.serving.tries)
+        # Attempts that are charged and lost are made up for: the cap alone is a limit.
+        budget = Budget(max(1, len(waiting)) * traces * spec.serving.tries, cap=traces)
 
         def arrivals(wiring: Wiring, asking: Asking) -> StreamArrivals:
             return StreamArrivals(
@@ -147,7 +136,7 @@ async def record(
         driver = assemble(
             # Texts are read when the question is whole.
             spec.with_options(answer=Recorded(), max_traces=traces, max_n=MAX_CHOICES, keep_going=True),
-            Allocator(_Every(traces), budget),
+            Allocator(Uniform(), budget, horizon=max(1, len(waiting))),
             Sources([samplers] if isinstance(samplers, Sampler) else samplers),
             arrivals,
             keys=trace_keys(recording.problems, spec.drawn, spec.reading.system, spec.serving.seed),
