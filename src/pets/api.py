@@ -270,8 +270,7 @@ async def stream(
             problems=problems,
             name=f"{'questions' if question_set is None else question_set.name} (stream)",
             store=store,
-            drift=None if plan is None else Drift.of(plan),
-            on_alarm=lambda drift: line.say(drift.words),
+            drift=None if plan is None else Drift.of(plan, on_alarm=lambda drift: line.say(drift.words)),
         )
         async with running:
             work = asyncio.create_task(running.run(_arriving(questions if problems is None else problems)))

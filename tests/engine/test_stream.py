@@ -339,9 +339,10 @@ def test_an_answer_holds_votes_failures_and_merged_classes(plan, toys):
 
 def test_the_drift_alarm_is_raised_once(plan, toys):
     texts = {f"q{i}": list("ABCD") * 16 for i in range(40)}
-    drift, alarms = Drift.of(plan), []
+    alarms = []
+    drift = Drift.of(plan, on_alarm=alarms.append)
     settings = settings_of(plan.policy(), Budget(480, 64), 40)
-    streamed(settings, recorded(toys, texts), toys.arriving(texts), drift=drift, on_alarm=alarms.append)
+    streamed(settings, recorded(toys, texts), toys.arriving(texts), drift=drift)
     assert alarms == [drift]
     assert drift.alarm
     assert drift.seen == 40

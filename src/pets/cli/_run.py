@@ -138,11 +138,7 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
             lambda job: say(f"Wave {job.wave + 1}: {count(len(job.lines), 'request')} handed in as {job.id!s}.")
         )
     say(*start_words(engine))
-    with kept_words_said(
-        engine,
-        lambda: engine.begun and engine.allocator.budget.spent > 0,
-        lambda: None if engine.spec.serving.batch_api else engine.traces_abandoned,
-    ):
+    with kept_words_said(engine, jobs=engine.spec.serving.batch_api):
         solution, summary = asyncio.run(_run(engine, output, rows=rows))
     if not solution.complete:
         sys.exit(INTERRUPTED)
@@ -152,13 +148,11 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
 
 
 @contextmanager
-def kept_words_said(
-    live_run: LiveRun, spent: Callable[[], bool], abandoned: Callable[[], int | None]
-) -> Iterator[None]:
+def kept_words_said(live_run: LiveRun, *, jobs: bool = False) -> Iterator[None]:
     """Say of a run that an error or the second Ctrl-C ends what is kept of it; a trace that speaks for it is shown.
 
-    A run that was refused before anything was ``spent`` would be refused again: there is nothing to go on with.
-    ``abandoned`` are the traces that were in flight, None of batch jobs.
+    A run that was refused before anything was spent would be refused again: there is nothing to go on with.
+    Batch ``jobs`` in flight stay where they are.
     """
     try:
         yield
@@ -168,11 +162,12 @@ def kept_words_said(
         if isinstance(error, RefusedError) and error.status == NOT_FOUND and (names := asyncio.run(live_run.models())):
             more = ", ..." if len(names) > MODELS_SHOWN else ""
             error.say_more(f"Models there: {', '.join(names[:MODELS_SHOWN])}{more}.")
-        if live_run.stored_run is not None and (spent() or not isinstance(error, RefusedError)):
+        spent = live_run.begun and live_run.allocator.budget.spent > 0
+        if live_run.stored_run is not None and (spent or not isinstance(error, RefusedError)):
             error.say_more(kept_words(live_run))
         raise
     except asyncio.CancelledError:
-        say(f"Stopped at once: {lost_words(abandoned())}. {kept_words(live_run)}")
+        say(f"Stopped at once: {lost_words(None if jobs else live_run.traces_abandoned)}. {kept_words(live_run)}")
         sys.exit(INTERRUPTED)
 
 

@@ -113,9 +113,7 @@ class RunningStream:
         with growing_output(output, ("line", *ANSWER_COLUMNS), resume=resume) as self.write:
             self._stream = self.make(self._print)
             driver = self._stream.driver
-            with kept_words_said(
-                self._stream, lambda: driver.allocator.budget.spent > 0, lambda: driver.settlement.traces_abandoned
-            ):
+            with kept_words_said(self._stream):
                 asyncio.run(self._run())
             self._print_summary()
         if driver.stops.drained:
@@ -128,7 +126,7 @@ class RunningStream:
     async def _run(self) -> None:
         async with self._stream as running:
             words = "No more questions; waiting for the traces in flight."
-            watch = watch_outages(lambda: running.driver.fetcher.outage_state)
+            watch = watch_outages(running.outage)
             async with interruptible(running.drain, words, watch):
                 await running.run(self._arriving())
 
@@ -217,8 +215,7 @@ def _live(
             name=f"{'stdin' if question_set is None else question_set.name} (stream)",
             store=store,
             source=source,
-            drift=None if plan is None else Drift.of(plan),
-            on_alarm=_print_alarm,
+            drift=_drift_from(plan),
         ),
         problems,
         parse_fields(selection.fields),
@@ -245,9 +242,8 @@ def _replayed(
     spec = spec.with_options(answer_sizes={"text": pool.options}, max_traces=min(cap, traces.size))
     spec = _planned(spec, plan, Sources(), problems, first)
     sources = Sources([RecordedStream(traces.traces, spec.seeds(0).cap)])
-    drift = None if plan is None else Drift.of(plan)
     return RunningStream(
-        lambda on_answer: Stream(spec, sources, on_answer, problems=problems, drift=drift, on_alarm=_print_alarm),
+        lambda on_answer: Stream(spec, sources, on_answer, problems=problems, drift=_drift_from(plan)),
         problems,
         targets=targets,
     )
@@ -264,7 +260,7 @@ def resumed_stream(
 ) -> RunningStream:
     """A stream of the store, taken up where it stopped, with what changes of it: budget, code, ``keep_going``."""
     question_set = _loaded(questions, selection)
-    drift = None if plan is None else Drift.of(read_plan(plan))
+    drift = _drift_from(None if plan is None else read_plan(plan))
     return RunningStream(
         lambda on_answer: Stream.resume(
             store,
@@ -272,7 +268,6 @@ def resumed_stream(
             Servers(servers.endpoint, key=servers.keys, headers=servers.headers),
             on_answer,
             drift=drift,
-            on_alarm=_print_alarm,
             **changes,
         ),
         None if question_set is None else question_set.problems,
@@ -292,5 +287,6 @@ def _planned(
     return planned(spec if problems is not None else spec.with_options(horizon=first), plan, sources, problems)
 
 
-def _print_alarm(drift: Drift) -> None:
-    say(drift.words)
+def _drift_from(plan: StreamPlan | None) -> Drift | None:
+    """The alarm of a plan, which is said when it is raised."""
+    return None if plan is None else Drift.of(plan, on_alarm=lambda drift: say(drift.words))

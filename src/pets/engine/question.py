@@ -596,6 +596,16 @@ def group_by_question(traces: Iterable[StoredTrace]) -> Iterator[tuple[str, list
         yield id, list(group)
 
 
+def traces_of_each(problems: Iterable[Problem], traces: Iterable[StoredTrace]) -> Iterator[list[StoredTrace]]:
+    """The traces of each question, where they come in the order of the questions; none of one that has none."""
+    groups = group_by_question(traces)
+    id, group = next(groups, ("", []))
+    for problem in problems:
+        yield group if problem.id == id else []
+        if problem.id == id:
+            id, group = next(groups, ("", []))
+
+
 class OpenQuestions:
     """The questions that are asked, each with what has come back for it.
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from pets.arguments import checked
-from pets.engine.question import UNREAD, Answer, answer_type_of, chosen_for, group_by_question
+from pets.engine.question import UNREAD, Answer, answer_type_of, chosen_for, traces_of_each
 from pets.engine.reading import read_again
-from pets.engine.resume import in_order, restored, results, with_said
+from pets.engine.resume import restored, results, with_said
 from pets.errors import InputError, StateError
 from pets.prompts import is_cut
 from pets.questions import Problem
@@ -45,9 +45,8 @@ def reread_run(store: Store, run: int | str, answer: str) -> RunView:
 def _chosen(view: RunView, answer: str) -> Iterator[Problem]:
     """The questions of a run without what was chosen for them; ``auto`` chooses anew, from their first traces."""
     problems = list(view.problems())
-    groups = in_order([problem.id for problem in problems], group_by_question(view.traces()))
-    for problem, traces in zip(problems, groups, strict=True):
-        texts = [trace.text for trace in traces or () if trace.error is None and not is_cut(trace.finish)]
+    for problem, traces in zip(problems, traces_of_each(problems, view.traces()), strict=True):
+        texts = [trace.text for trace in traces if trace.error is None and not is_cut(trace.finish)]
         named = problem.answer_type.partition(":")[0]
         yield chosen_for(replace(problem, answer_type=AUTO) if named == AUTO else problem, texts, answer)
 

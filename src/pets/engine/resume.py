@@ -12,7 +12,7 @@ from hashlib import sha256
 from heapq import merge
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 from pets._version import __version__
 from pets.answers.judge import MAX_PROMPT_TOKENS
@@ -35,6 +35,7 @@ from pets.engine.question import (
     answer_type_of,
     group_by_question,
     prompt_of,
+    traces_of_each,
 )
 from pets.engine.reading import judge_of, read_again
 from pets.engine.sources import Servers, Sources, source_name, sources_of, taken_up
@@ -56,7 +57,6 @@ ADDED_FIELDS = {"soft", "models", "horizon", "budget_window", "answer_sizes"}
 
 Labels = Callable[[str, list[str]], dict[str, str]]
 Questions = str | Path | QuestionSet | Table | Iterable[str | Problem | Mapping[str, Any]]
-Group = TypeVar("Group")
 Origin = Literal["new", "unfinished", "finished"]
 
 UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet to come
@@ -285,15 +285,11 @@ def run_record(
         prompt_tokens=longest_prompt(spec, problems) + more_prompt,
         max_tokens=None if limit is None else limit + reply,
     )
-    if currency.counts_traces and total < questions:
+    if total < (least := questions * max(1, currency.per_token)):
+        one = "one" if currency.counts_traces else "one token"
         raise BudgetError(
-            f"a budget of {amount_words(total, currency.unit)} leaves some of {questions} questions without one. Give "
-            f"at least {questions} (1x), or ask fewer questions."
-        )
-    if not currency.counts_traces and total < questions * max(1, currency.per_token):
-        raise BudgetError(
-            f"a budget of {amount_words(total, currency.unit)} is less than one token for each of {questions} "
-            "questions. Raise it, or ask fewer questions."
+            f"a budget of {amount_words(total, currency.unit)} leaves some of {questions} questions without {one}. "
+            f"Give at least {amount_words(least, currency.unit)}, or ask fewer questions."
         )
     return RunRecord(
         total,
@@ -498,59 +494,46 @@ def restored(view: RunView) -> Allocator:
 def results(view: RunView, allocator: Allocator, *, texts: bool = True) -> Iterator[Answer]:
     """The answers that ``pets solve`` prints, from the store; without ``texts`` far less is read."""
     spec, over = spec_of_run(view.settings, view.code), view.summary().state == "finished"
-    totals = stored_totals(view, spec, texts=texts)
-    return answers(list(view.problems()), allocator, totals, spec, view.settings.model, over=over)
+    problems = list(view.problems())
+    totals = stored_totals(view, spec, problems, texts=texts)
+    return answers(problems, allocator, totals, spec, view.settings.model, over=over)
 
 
-def stored_totals(view: RunView, spec: RunSpec, *, texts: bool = True) -> Iterator[tuple[str, QuestionTotals]]:
-    """Totals of the traces of a stored run, question by question."""
+def stored_totals(
+    view: RunView, spec: RunSpec, problems: Iterable[Problem], *, texts: bool = True
+) -> Iterator[QuestionTotals]:
+    """Totals of the traces of each question of a stored run."""
     kind, price = spec.confidence_kind, spec.price_in_money(view.settings.model)
-    for id, group in group_by_question(view.traces(texts=texts)):
+    for traces in traces_of_each(problems, view.traces(texts=texts)):
         totals = QuestionTotals()
-        for trace in group:
+        for trace in traces:
             totals.add(trace, kind, price)
-        yield id, totals
+        yield totals
 
 
 def answers(
     problems: Sequence[Problem],
     allocator: Allocator,
-    totals: Iterable[tuple[str, QuestionTotals]],
+    totals: Iterable[QuestionTotals],
     spec: RunSpec,
     model: str,
     failures: Mapping[str, PetsError] | None = None,
     *,
     over: bool,
 ) -> Iterator[Answer]:
-    """Every question's answer, in their order; the totals come in that order too, some may be missing.
+    """Every question's answer, in their order, which is that of the ``totals``.
 
     ``over`` says whether the run has come to its end.
     """
     zone, price = allocator.policy.zone, spec.price_in_money(model)
     ids = list(map(attrgetter("id"), problems))
     certify = Certifier(map(allocator.decision, sampled(ids, PRIOR_QUESTIONS)), zone)
-    for problem, own in zip(problems, in_order(ids, totals), strict=True):
+    for problem, own in zip(problems, totals, strict=True):
         question = OpenQuestion(problem, spec.reading.answer, price=price, totals=own)
         verdict, failure = allocator.verdict(problem.id), (failures or {}).get(problem.id)
         error = None if failure is None or verdict.votes else str(failure)
         complete = allocator.complete(problem.id, over=over)
         yield question.answer(verdict, certify, complete=complete, error=error, zone=zone)
-
-
-def in_order(ids: Iterable[str], groups: Iterable[tuple[str, Group]]) -> Iterator[Group | None]:
-    """What each id has among groups that come in the same order, ``None`` for one that has none.
-
-    >>> list(in_order("abc", [("a", 1), ("c", 3)]))
-    [1, None, 3]
-    """
-    pending = iter(groups)
-    id, own = next(pending, (None, None))
-    for wanted in ids:
-        if id != wanted:
-            yield None
-            continue
-        yield own
-        id, own = next(pending, (None, None))
 
 
 def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[StoredTrace]:

@@ -1,22 +1,20 @@
 """A live run: questions in, a model behind an endpoint, a budget, answers out, each with its certificate."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Self, Unpack
 
 from pets.arguments import checked
-from pets.core.allocator import Allocator
 from pets.engine.assemble import assemble, costs_of, fetcher_of
 from pets.engine.batch import JobLedger, batch_samplers
 from pets.engine.budget import Models
 from pets.engine.driver import Driver
-from pets.engine.fetch import Outage
 from pets.engine.ledger import RunLedger
 from pets.engine.pacing import hurry_of
 from pets.engine.progress import Snapshot, Solution, expected_of, expected_so_far
-from pets.engine.question import Answer
+from pets.engine.question import UNCOUNTED, Answer, QuestionTotals
 from pets.engine.resume import (
     OpenedRun,
     Questions,
@@ -32,7 +30,7 @@ from pets.engine.resume import (
 from pets.engine.reuse import Reuse
 from pets.engine.sources import Endpoints, Keys, LiveRun, Samplers, Servers
 from pets.engine.spec import BATCH_HURRY, RunOptions, RunSpec
-from pets.errors import JobLeftError, StateError
+from pets.errors import JobLeftError
 from pets.store import StoredTrace
 
 
@@ -83,7 +81,6 @@ class Engine(LiveRun):
         self.jobs_left_note = ""
         """What stays with a batch provider, or in a file, where the run ended with jobs that have not."""
         self._opened, self._on_trace = opened, on_trace
-        self._driver: Driver | None = None
         self._begun = 0.0, 0  # when, and after how many traces
 
     async def __aenter__(self) -> Self:
@@ -123,20 +120,6 @@ class Engine(LiveRun):
         opened = reopen_run(store, run, servers, answer=answer, budget=budget, changes=changes)
         return cls(opened, on_trace=on_trace)
 
-    @property
-    def allocator(self) -> Allocator:
-        """What decides, once the run has begun."""
-        return self._running().allocator
-
-    @property
-    def begun(self) -> bool:
-        """Whether there is anything to look at yet."""
-        return self._driver is not None
-
-    def outage(self) -> Outage | None:
-        """Why no server serves now, and since when; ``None`` while one does."""
-        return None if self._driver is None else self._driver.fetcher.outage_state
-
     async def run(self, *, drain: bool = False) -> Solution:
         """Spend the budget; how it went. Cut short by :meth:`drain`, it can be called again.
 
@@ -159,24 +142,14 @@ class Engine(LiveRun):
             driver.allocator.learn_worth()  # from all traces, as readers of the store do
         return self.solution()
 
-    def drain(self) -> None:
-        """Ask for nothing more; :meth:`run` returns when requests in flight are back."""
-        if self._driver is not None:
-            self._driver.drain()
-
-    @property
-    def traces_abandoned(self) -> int:
-        """Traces that were in flight when the run was broken off: charged."""
-        return 0 if self._driver is None else self._driver.settlement.traces_abandoned
-
     def answers(self) -> Iterator[Answer]:
         """Every question's answer, in their order."""
-        driver = self._running()
+        driver = self.driver
+        totals: Iterable[QuestionTotals]
         if self.stored_run is not None:
-            totals = stored_totals(self.stored_run, self.spec)
+            totals = stored_totals(self.stored_run, self.spec, self.problems)
         else:
-            kept = driver.questions.totals
-            totals = ((p.id, kept[p.id]) for p in self.problems if p.id in kept)
+            totals = [driver.questions.totals.get(problem.id, UNCOUNTED) for problem in self.problems]
         problems, failures, over = driver.questions.problems, driver.stops.failures, self._over(driver)
         return answers(problems, driver.allocator, totals, self.spec, self.record.model, failures, over=over)
 
@@ -187,7 +160,7 @@ class Engine(LiveRun):
 
     def snapshot(self, look: bool = True) -> Snapshot:
         """How it goes: cheap enough to ask for every second; ``look`` works out the expected self-consistency."""
-        driver, (begun_at, told_before) = self._running(), self._begun
+        driver, (begun_at, told_before) = self.driver, self._begun
         allocator, budget = driver.allocator, driver.allocator.budget
         (spent, unit), (total, _) = budget.currency.shown(budget.spent), budget.currency.shown(budget.total)
         now = asyncio.get_running_loop().time()
@@ -213,7 +186,7 @@ class Engine(LiveRun):
 
     def solution(self) -> Solution:
         """The run as it stands, in a few numbers."""
-        driver, counted = self._running(), self.totals
+        driver, counted = self.driver, self.totals
         allocator, budget = driver.allocator, driver.allocator.budget
         (spent, unit), (total, _) = budget.currency.shown(budget.spent), budget.currency.shown(budget.total)
         return Solution(
@@ -242,11 +215,6 @@ class Engine(LiveRun):
     def _over(self, driver: Driver) -> bool:
         """Whether the run has come to its end, and was not stopped before."""
         return self.origin == "finished" or driver.stops.enough is not None or not driver.stops.drained
-
-    def _running(self) -> Driver:
-        if self._driver is None:
-            raise StateError("the run has not begun; await engine.run() first.")
-        return self._driver
 
     async def _start(self, *, leaves_jobs: bool) -> Driver:
         """The driver of a new run, or of an old one with all that it has paid for."""

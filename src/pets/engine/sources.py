@@ -16,19 +16,20 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
-from types import TracebackType
 from typing import Any, Self
 
 from pets.answers.judge import Judge
+from pets.core.allocator import Allocator
 from pets.core.mixture import ModelMixture
 from pets.core.money import Currency
 from pets.engine.batch import batch_samplers
 from pets.engine.budget import Models, model_name, model_shares
 from pets.engine.driver import Driver
+from pets.engine.fetch import Outage
 from pets.engine.ledger import Ledger
 from pets.engine.progress import TraceTotals
 from pets.engine.spec import RunSpec
-from pets.errors import InputError, SamplerError
+from pets.errors import InputError, SamplerError, StateError
 from pets.openai.batch import BatchJob
 from pets.questions import Problem
 from pets.registry import as_sampler
@@ -110,17 +111,11 @@ def source_name(
     >>> source_name("m", "my_plugin", [])
     'm,my_plugin'
     """
-    names = set() if model is None else {model}
-    objects = samplers if own is None or isinstance(own, Mapping) else own
-    for sampler in _several(objects):
-        if isinstance(sampler, str):
-            names.add(sampler)
-        elif model is None:
-            source = getattr(sampler, "source", None)  # a function has none
-            if source is None:
-                return None
-            names.add(source)
-    return ",".join(sorted(names))
+    objects = _several(samplers if own is None or isinstance(own, Mapping) else own)
+    # A function has no source.
+    names = [sampler if isinstance(sampler, str) else model or getattr(sampler, "source", None) for sampler in objects]
+    known = {name for name in (model, *names) if name is not None}
+    return None if None in names else ",".join(sorted(known))
 
 
 def taken_up(record: RunRecord, sources: Sources) -> tuple[RunRecord, Sources]:
@@ -311,6 +306,38 @@ class LiveRun:
         self.totals = TraceTotals(price)
         """The traces of the run, in a few numbers."""
         self._store, self._stack, self._ledger = store, AsyncExitStack(), Ledger()
+        self._driver: Driver | None = None
+
+    @property
+    def driver(self) -> Driver:
+        """What asks and ends, once the run has begun."""
+        if self._driver is None:
+            raise StateError("the run has not begun; await engine.run() first.")
+        return self._driver
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to look at yet."""
+        return self._driver is not None
+
+    @property
+    def allocator(self) -> Allocator:
+        """What decides, once the run has begun."""
+        return self.driver.allocator
+
+    @property
+    def traces_abandoned(self) -> int:
+        """Traces that were in flight when the run was broken off: charged."""
+        return 0 if self._driver is None else self._driver.settlement.traces_abandoned
+
+    def outage(self) -> Outage | None:
+        """Why no server serves now, and since when; ``None`` while one does."""
+        return None if self._driver is None else self._driver.fetcher.outage_state
+
+    def drain(self) -> None:
+        """Ask for nothing more, and take in no more questions; :meth:`run` returns when requests in flight are back."""
+        if self._driver is not None:
+            self._driver.drain()
 
     @property
     def store_name(self) -> str:
@@ -345,9 +372,7 @@ class LiveRun:
         await self._stack.enter_async_context(self.sources.opened())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()
         self.close()
 

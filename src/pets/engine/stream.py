@@ -112,7 +112,7 @@ class Stream(LiveRun):
     """One stream; ``async with Stream(...) as stream: await stream.run(problems)``.
 
     ``on_answer`` gets each answer at once, in the order in which they come about. ``drift`` is shown the warm-up
-    patterns; ``on_alarm`` is called when it first raises the alarm. ``source`` names where the questions come from, if
+    patterns. ``source`` names where the questions come from, if
     that is known: the same stream of the same source is refused while another process works on it in this ``store``.
     ``problems`` are the questions where they are known beforehand, as those of a file: they tell the horizon and the
     longest prompt. ``budget`` is that of :func:`stream_budget`, where it was worked out already. ``past`` is a run
@@ -131,17 +131,16 @@ class Stream(LiveRun):
         store: str | Path | None = None,
         source: str | None = None,
         drift: Drift | None = None,
-        on_alarm: Callable[[Drift], None] = lambda drift: None,
         past: OpenedRun | None = None,
     ) -> None:
         held = (None, None) if past is None else (past.store, past.run)
         super().__init__(sources.judged_by(judge_of((), spec.reading.answer)), *held)
         self.spec = spec.with_options(horizon=_horizon(spec, problems)).check("stream")
         self.drift = drift
-        self._on_answer, self._on_alarm = on_answer, on_alarm
+        self._on_answer = on_answer
         self._known = set() if past is None else {problem.id for problem in past.problems}  # of an earlier time
         try:
-            self.driver = self._assembled(
+            self._driver = self._assembled(
                 budget or stream_budget(spec, sources.model, problems), store, name, source, past
             )
         except BaseException:
@@ -184,7 +183,6 @@ class Stream(LiveRun):
         concurrency: int | None = None,
         hurry: float | None = None,
         drift: Drift | None = None,
-        on_alarm: Callable[[Drift], None] = lambda drift: None,
     ) -> Self:
         """The stream of that number, or the last, taken up where it stopped.
 
@@ -195,7 +193,7 @@ class Stream(LiveRun):
         past = reopen_run(store, run, servers, verb="stream", answer=answer, budget=budget, changes=changes)
         record, window = past.record, None if past.record.window is None else Window(*past.record.window)
         whole = Budget(record.total, past.spec.spending.max_traces, record.currency, window)
-        return cls(past.spec, past.sources, on_answer, budget=whole, drift=drift, on_alarm=on_alarm, past=past)
+        return cls(past.spec, past.sources, on_answer, budget=whole, drift=drift, past=past)
 
     async def run(self, problems: AsyncIterable[Problem]) -> None:
         """Until the questions end and all are answered, or until :meth:`drain`."""
@@ -206,10 +204,6 @@ class Stream(LiveRun):
         await self.drive(driver, asked)
         if run is not None and not driver.stops.drained:
             run.finish()
-
-    def drain(self) -> None:
-        """Take in no more questions and ask for no more traces."""
-        self.driver.drain()
 
     def _arrivals(self, wiring: Wiring, asking: Asking) -> StreamArrivals:
         forgets = self.stored_run is None and wiring.allocator.budget.window is not None  # an id is a key of a store
@@ -227,11 +221,8 @@ class Stream(LiveRun):
         self._on_answer(answer)
 
     def _watch(self, warmup: int | None) -> None:
-        drift = self.drift
-        if drift is not None and warmup is not None:
-            drift.see(warmup)
-            if drift.alarmed_at == drift.seen:
-                self._on_alarm(drift)
+        if self.drift is not None and warmup is not None:
+            self.drift.see(warmup)
 
     def _adopt(self, past: OpenedRun, wiring: Wiring, costs: Costs) -> Sequence[PendingLaunches]:
         """Everything that was paid for; answered questions are over, the others are opened again."""

@@ -17,6 +17,7 @@ makes the true rate lower still.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -30,8 +31,13 @@ FORGET_LOG_EVIDENCE = -30.0  # the log evidence at which a start is forgotten: t
 MAX_STARTS = 256  # starts that are followed; of more, the least likely is forgotten
 
 
+OnAlarm = Callable[["Drift"], None] | None
+
+
 class Drift:
     """Watches the warm-up patterns of a stream; ``rate`` is the chance of an alarm, ever, where nothing has changed.
+
+    ``on_alarm`` is called with it when it raises the alarm, once.
 
     >>> drift = Drift(shares=(0.7, 0.2, 0.05, 0.04, 0.01), questions=100)
     >>> for pattern in [0, 0, 1] * 20 + [4] * 20:
@@ -40,16 +46,28 @@ class Drift:
     (True, 80, True)
     """
 
-    __slots__ = ("_counts", "_evidence", "_hits", "_null", "_starts", "_top", "alarmed_at", "rate", "seen", "shares")
+    __slots__ = (
+        "_counts",
+        "_evidence",
+        "_hits",
+        "_null",
+        "_starts",
+        "_top",
+        "alarmed_at",
+        "on_alarm",
+        "rate",
+        "seen",
+        "shares",
+    )
 
-    def __init__(self, shares: tuple[float, ...], questions: int, rate: float = 0.01) -> None:
+    def __init__(self, shares: tuple[float, ...], questions: int, rate: float = 0.01, on_alarm: OnAlarm = None) -> None:
         if len(shares) != len(PATTERNS) or not 0.0 < rate < 1.0 or questions < 1:
             raise InputError(
                 f"a drift alarm takes {len(PATTERNS)} shares, at least 1 training question and a rate between 0 and 1; "
                 f"got {len(shares)}, {questions} and {rate}."
             )
         self.shares = shares
-        self.rate = rate
+        self.rate, self.on_alarm = rate, on_alarm
         self.seen = 0
         self.alarmed_at: int | None = None  # questions seen when the alarm was raised
         self._null = JEFFREYS + questions * np.array(shares)  # pseudo-counts of the null
@@ -60,9 +78,9 @@ class Drift:
         self._top = 0.0  # the highest log evidence so far
 
     @classmethod
-    def of(cls, plan: StreamPlan, rate: float = 0.01) -> "Drift":
+    def of(cls, plan: StreamPlan, rate: float = 0.01, on_alarm: OnAlarm = None) -> "Drift":
         """The alarm for a plan."""
-        return cls(plan.grid.shares, plan.provenance.questions, rate)
+        return cls(plan.grid.shares, plan.provenance.questions, rate, on_alarm)
 
     def see(self, pattern: int) -> None:
         """A question's warm-up is in and shows this pattern: its place in ``PATTERNS``."""
@@ -88,6 +106,8 @@ class Drift:
         self._top = max(self._top, self.log_evidence)
         if self.alarmed_at is None and self.alarm:
             self.alarmed_at = self.seen
+            if self.on_alarm is not None:
+                self.on_alarm(self)
 
     @property
     def log_evidence(self) -> float:
