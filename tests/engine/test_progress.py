@@ -24,7 +24,7 @@ from pets.engine.progress import (
     policy_certificate,
     sampled,
 )
-from pets.engine.question import Answer
+from pets.engine.question import Answer, QuestionTotals
 from pets.engine.resume import answers
 from pets.engine.spec import RunSpec
 from pets.errors import InputError
@@ -110,7 +110,7 @@ def rows_of(policy, paths, options=4):
         for i, path in enumerate(paths)
         for n, (answer, confidence) in enumerate(path)
     )
-    return list(answers(problems, run, [], RunSpec.of(), "", over=True)), run
+    return list(answers(problems, run, [QuestionTotals() for _ in problems], RunSpec.of(), "", over=True)), run
 
 
 def fitted(name):

@@ -60,12 +60,10 @@ class TokenPrice:
         """``in=0.15,out=0.60``; with the price of cached tokens or another share than half for batch jobs
         ``in=0.15,out=0.60,cached=0.075,batch=0.6``."""
         parts = dict(part.partition("=")[::2] for part in text.replace(" ", "").split(","))
+        names = {"in": "prompt", "out": "output", "batch": "batch", "cached": "cached"}
         try:
-            if not {"in", "out"} <= set(parts) <= {"in", "out", "batch", "cached"}:
-                raise ValueError
-            cached = float(parts["cached"]) if "cached" in parts else None
-            return cls(float(parts["in"]), float(parts["out"]), float(parts.get("batch", 0.5)), cached)
-        except ValueError:
+            return cls(**{names[name]: float(dollars) for name, dollars in parts.items()})
+        except (KeyError, TypeError, ValueError):
             raise InputError(
                 "a price is in=DOLLARS,out=DOLLARS per million tokens, where it matters with cached=DOLLARS for cached "
                 f"prompts and batch=SHARE for batch jobs; got {text!r}."

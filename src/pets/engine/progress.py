@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from html import escape
-from itertools import chain, combinations
-from operator import attrgetter
+from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 from pets._extras import require
@@ -81,8 +80,8 @@ class Certifier:
 
     def __init__(self, decisions: Iterable[Decision], zone: float = 0.0) -> None:
         batch = list(decisions)
-        groups = list(chain.from_iterable(map(attrgetter("weights"), batch)))
-        self._batch = Counter(map(attrgetter("tally"), batch))
+        groups = [group for decision in batch for group in decision.weights]
+        self._batch = Counter(decision.tally for decision in batch)
         self.fit = _fitted(tuple(self._batch.items()))
         self.zone = zone
         self._spread = ConfidenceSpread.learn(groups) if groups else None

@@ -634,9 +634,9 @@ class OpenQuestions:
         """What answers need of each question, where it is kept."""
         self.problems = list(problems)
         """Those of a batch, each with the answer type that was chosen for it, once it is."""
-        self.ids = list(map(attrgetter("id"), problems))
+        self.ids = [problem.id for problem in problems]
         """Those of a batch's questions, in their order."""
-        self._positions = dict(zip(self.ids, range(len(problems)), strict=True))
+        self._positions = {id: position for position, id in enumerate(self.ids)}
         self._answer, self._options = answer, dict(options or {})
         self._confidence, self._price, self._keep = confidence, price, keep
         self._in_flight: Counter[str] = Counter()  # by question

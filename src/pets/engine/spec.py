@@ -104,8 +104,8 @@ class SpendingSpec:
     target_consistency: float | None = setting(
         None,
         "Stop when this self-consistency is expected, such as 0.99.",
-        verbs=("solve", "batch"),
-        within=Interval(0, 1, open="()"),
+        ("solve", "batch"),
+        Interval(0, 1, open="()"),
     )
     price: TokenPrice | None = setting(
         None,
@@ -314,10 +314,8 @@ class RunSpec:
         Traceback (most recent call last):
         pets.errors.InputError: there is no option 'budjet'; did you mean budget?
         """
-        values: dict[str, Any] = {}
-        changed: dict[str, Any] = {}
-        for name, value in options.items():
-            (changed if name in SECTIONS else values)[name] = value
+        changed = {name: section for name, section in options.items() if name in SECTIONS}
+        values = {name: value for name, value in options.items() if name not in SECTIONS}
         check_option_names(values, SECTION_OF)
         check_values(OPTION_HINTS, values)
         if "budget" in values:
@@ -328,10 +326,8 @@ class RunSpec:
         elif isinstance(price, Mapping):
             del values["price"]
             values["models"] = with_prices(values.get("models", self.serving.models), price)
-        sections: dict[str, dict[str, Any]] = {}
-        for name, value in values.items():
-            sections.setdefault(SECTION_OF[name], {})[name] = value
-        for section, own in sections.items():
+        for section in {SECTION_OF[name] for name in values}:
+            own = {name: value for name, value in values.items() if SECTION_OF[name] == section}
             changed[section] = replace(changed.get(section, getattr(self, section)), **own)
         return replace(self, **changed)
 

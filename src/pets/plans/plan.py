@@ -25,7 +25,7 @@ from pets.core.budget import Budget
 from pets.core.greedy import Quotas
 from pets.core.grid import Grid, fit_grid, plan_for
 from pets.core.policy import Policy, Training
-from pets.core.price import PriceTable, check_prices
+from pets.core.price import PriceTable
 from pets.core.prior import FORMER_HEADS, KINDS, STRENGTHS, LearnedPrior
 from pets.core.tally import K0, NAMES, PATTERNS, bin_of, count_votes
 from pets.errors import InputError, StateError
@@ -258,10 +258,8 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
     rows = [tuple(_number(row[key]) for key in ("share", "a", "b", "voting")) for row in grids]
     low, high = (tuple(_whole(row[end]) for row in grids) for end in ("low", "high"))
     table = None if prices is None else tuple((price, spend) for price, spend in _number_rows(prices))
-    if table is not None:
-        check_prices(table)
-        if any(a <= b for (a, _), (b, _) in itertools.pairwise(table)):
-            raise ValueError("its prices do not fall.")
+    if table is not None and any(a <= b for (a, _), (b, _) in itertools.pairwise(table)):
+        raise ValueError("its prices do not fall.")
     return StreamPlan(
         mean_budget=_number(data["mean_budget"]),
         rounds=_whole(data["rounds"]),
