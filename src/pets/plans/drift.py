@@ -46,20 +46,6 @@ class Drift:
     (True, 80, True)
     """
 
-    __slots__ = (
-        "_counts",
-        "_evidence",
-        "_hits",
-        "_null",
-        "_starts",
-        "_top",
-        "alarmed_at",
-        "on_alarm",
-        "rate",
-        "seen",
-        "shares",
-    )
-
     def __init__(self, shares: tuple[float, ...], questions: int, rate: float = 0.01, on_alarm: OnAlarm = None) -> None:
         if len(shares) != len(PATTERNS) or not 0.0 < rate < 1.0 or questions < 1:
             raise InputError(
