@@ -111,7 +111,7 @@ def sampled(questions: Sequence[str], most: int) -> Sequence[str]:
 
 def expected_of(allocator: Allocator, questions: Sequence[str]) -> Consistency:
     """The expected self-consistency of the answers and its 95 % interval; of many questions, from a sample."""
-    decisions = [*map(allocator.decision, sampled(questions, PRIOR_QUESTIONS))]
+    decisions = [allocator.decision(id) for id in sampled(questions, PRIOR_QUESTIONS)]
     return Consistency(*Certifier(decisions, allocator.policy.zone).expected(decisions))
 
 
@@ -119,7 +119,8 @@ def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedC
     """A run as it stands: a sample of large batches, lengths left aside so that it costs little."""
     weighs = allocator.policy.sees == "traces"
     sample = sampled(questions, WEIGHTED_PROGRESS_QUESTIONS if weighs else PROGRESS_QUESTIONS)
-    decisions = [replace(d, tally=replace(d.tally, mean_tokens=0.0)) for d in map(allocator.decision, sample)]
+    seen = [allocator.decision(id) for id in sample]
+    decisions = [replace(decision, tally=replace(decision.tally, mean_tokens=0.0)) for decision in seen]
     certify = Certifier(decisions, allocator.policy.zone)
     certificates = [certify(decision) for decision in decisions]
     hardest = sorted(zip(sample, certificates, strict=True), key=lambda row: row[1])[:5]

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from heapq import merge
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -526,7 +525,7 @@ def answers(
     ``over`` says whether the run has come to its end.
     """
     zone, price = allocator.policy.zone, spec.price_in_money(model)
-    ids = list(map(attrgetter("id"), problems))
+    ids = [problem.id for problem in problems]
     certify = Certifier(map(allocator.decision, sampled(ids, PRIOR_QUESTIONS)), zone)
     for problem, own in zip(problems, totals, strict=True):
         question = OpenQuestion(problem, spec.reading.answer, price=price, totals=own)

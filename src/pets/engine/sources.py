@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import chain
-from operator import attrgetter
 from typing import Any, Self
 
 from pets.answers.judge import Judge
@@ -139,11 +137,11 @@ def taken_up(record: RunRecord, sources: Sources) -> tuple[RunRecord, Sources]:
 def sources_of(servers: Servers, spec: RunSpec, **local: int | None) -> Sources:
     """The samplers that the caller has, else those of the endpoints, else a ``local`` model with these settings."""
     endpoint, own, models = servers.endpoint, servers.sampler, spec.serving.models
-    model, names = ", ".join(map(str, models)) or model_name(servers.model), list(map(attrgetter("name"), models))
+    model, names = ", ".join(map(str, models)) or model_name(servers.model), [share.name for share in models]
 
     def made(own: Samplers | None, urls: Sequence[str], model: str | None, key: ServerKeys) -> list[Sampler]:
         if own is not None:
-            return list(map(as_sampler, _several(own)))
+            return [as_sampler(sampler) for sampler in _several(own)]
         if missing := set(spec.serving.headers) - set(servers.headers or ()):
             raise InputError(f"this run sends the header {min(missing)}, whose value is not kept: give it again.")
         return make_samplers(
@@ -210,7 +208,7 @@ def endpoints_by_model(
     ['http://one/v1?to=http://two/v1']
     """
     own = values_by_model(option, names, endpoints)
-    for url in chain.from_iterable(own.values()):
+    for url in (url for urls in own.values() for url in urls):
         if match := ANOTHER_MODELS_URL.match(url):
             raise InputError(f"{option} names {match[1]}, which is none of the models {', '.join(names)}.")
     return own

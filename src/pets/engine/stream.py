@@ -112,11 +112,10 @@ class Stream(LiveRun):
     """One stream; ``async with Stream(...) as stream: await stream.run(problems)``.
 
     ``on_answer`` gets each answer at once, in the order in which they come about. ``drift`` is shown the warm-up
-    patterns. ``source`` names where the questions come from, if
-    that is known: the same stream of the same source is refused while another process works on it in this ``store``.
-    ``problems`` are the questions where they are known beforehand, as those of a file: they tell the horizon and the
-    longest prompt. ``budget`` is that of :func:`stream_budget`, where it was worked out already. ``past`` is a run
-    that is taken up (:meth:`resume`).
+    patterns. ``source`` names where the questions come from, if that is known: the same stream of the same source is
+    refused while another process works on it in this ``store``. ``problems`` are the questions where they are known
+    beforehand, as those of a file: they tell the horizon and the longest prompt. ``budget`` is that of
+    :func:`stream_budget`, where it was worked out already. ``past`` is a run that is taken up (:meth:`resume`).
     """
 
     def __init__(

@@ -366,7 +366,7 @@ def fit_plan(
             "Sample more or drop it."
         )
     labels = [question.labels for question in read.questions]
-    grid = fit_grid([*map(count_votes, labels)], len(PATTERNS))
+    grid = fit_grid([count_votes(own) for own in labels], len(PATTERNS))
     training = Training(labels, all_tokens(read.questions), read.options, seed=seed)
     rule = PriceRule(rounds=rounds, zone=zone)
     rule = rule.with_prior(training) if rounds == 1 else rule.fit(training)  # certificates need one where no price does
