@@ -107,15 +107,13 @@ def parse_expectation(text: str) -> tuple[float | None, float | None, str]:
 
 def seen_in_store(store: str | None, model: str) -> tuple[float | None, float | None, str]:
     """The means of the latest run of this model in the store."""
-    nothing = "nothing seen yet: every trace counted at max_tokens, where there is one; time not known"
-    if store is None or not Path(store.removeprefix("sqlite:///")).exists():
-        return None, None, nothing
-    with Store.open(store, create=False) as opened:
-        for summary in reversed(opened.runs()):
-            if summary.settings.model == model and summary.answered:
-                traces = opened.view(summary.id).traces(texts=False)
-                seconds = [trace.seconds for trace in traces if trace.error is None and trace.part is None]
-                mean = sum(seconds) / len(seconds) if seconds else None
-                whole = summary.traces + summary.cancelled_parts / 1000
-                return summary.tokens / whole, mean, f"the traces of run {summary.id}"
-    return None, None, nothing
+    if store is not None and Path(store.removeprefix("sqlite:///")).exists():
+        with Store.open(store, create=False) as opened:
+            for summary in reversed(opened.runs()):
+                if summary.settings.model == model and summary.answered:
+                    traces = opened.view(summary.id).traces(texts=False)
+                    seconds = [trace.seconds for trace in traces if trace.error is None and trace.part is None]
+                    mean = sum(seconds) / len(seconds) if seconds else None
+                    whole = summary.traces + summary.cancelled_parts / 1000
+                    return summary.tokens / whole, mean, f"the traces of run {summary.id}"
+    return None, None, "nothing seen yet: every trace counted at max_tokens, where there is one; time not known"

@@ -77,24 +77,18 @@ def compare_runs(
     answer_type: str | AnswerType | None = None,
 ) -> RunComparison:
     """The comparison; ``problems`` are the first run's, whose answers are read by ``answer_type`` or by their own."""
-    by_id = {answer.id: answer for answer in first}
-    shared = only_second = 0
-    differences: list[Difference] = []
-    right: list[tuple[bool, bool]] = []
-    for other in second:
-        answer = by_id.get(other.id)
-        if answer is None:
-            only_second += 1
-            continue
-        shared += 1
-        one, two = answer.canonical, other.canonical
-        if one != two and not (one and two and answer_type_of(problems[other.id], answer_type).same(one, two)):
-            differences.append(Difference(other.id, answer.answer, other.answer, answer.gold))
-        if answer.right is not None and other.right is not None:
-            right.append((answer.right, other.right))
+    by_id, others = {answer.id: answer for answer in first}, list(second)
+    shared = [(by_id[other.id], other) for other in others if other.id in by_id]
+    differences = []
+    for mine, other in shared:
+        one, two = mine.canonical, other.canonical
+        if one != two and not (one and two and answer_type_of(problems[mine.id], answer_type).same(one, two)):
+            differences.append(Difference(mine.id, mine.answer, other.answer, mine.gold))
+    right = [(mine.right, other.right) for mine, other in shared if mine.right is not None and other.right is not None]
     accuracy = None
     if right:
-        mine, yours = sum(a for a, _ in right), sum(b for _, b in right)
-        both = sum(a and b for a, b in right)
-        accuracy = PairedAccuracy(len(right), mine, yours, mine - both, yours - both)
-    return RunComparison(shared, len(by_id) - shared, only_second, tuple(differences), accuracy)
+        first_right, second_right = sum(one for one, _ in right), sum(two for _, two in right)
+        both = sum(one and two for one, two in right)
+        accuracy = PairedAccuracy(len(right), first_right, second_right, first_right - both, second_right - both)
+    only = len(by_id) - len(shared), len(others) - len(shared)
+    return RunComparison(len(shared), *only, tuple(differences), accuracy)
