@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from html import escape
-from itertools import combinations
+from itertools import chain, combinations
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from pets._extras import require
@@ -80,8 +81,8 @@ class Certifier:
 
     def __init__(self, decisions: Iterable[Decision], zone: float = 0.0) -> None:
         batch = list(decisions)
-        groups = [group for decision in batch for group in decision.weights]
-        self._batch = Counter(decision.tally for decision in batch)
+        groups = list(chain.from_iterable(map(attrgetter("weights"), batch)))
+        self._batch = Counter(map(attrgetter("tally"), batch))
         self.fit = _fitted(tuple(self._batch.items()))
         self.zone = zone
         self._spread = ConfidenceSpread.learn(groups) if groups else None
@@ -111,7 +112,7 @@ def sampled(questions: Sequence[str], most: int) -> Sequence[str]:
 
 def expected_of(allocator: Allocator, questions: Sequence[str]) -> Consistency:
     """The expected self-consistency of the answers and its 95 % interval; of many questions, from a sample."""
-    decisions = [allocator.decision(id) for id in sampled(questions, PRIOR_QUESTIONS)]
+    decisions = list(map(allocator.decision, sampled(questions, PRIOR_QUESTIONS)))
     return Consistency(*Certifier(decisions, allocator.policy.zone).expected(decisions))
 
 

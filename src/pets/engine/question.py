@@ -284,11 +284,13 @@ class QuestionTotals:
         spelling = form if trace.spelling is None else trace.spelling
         count, first = self.spellings.get((form, spelling), (0, -trace.number))
         self.spellings[form, spelling] = count + 1, max(first, -trace.number)
-        for best in self.best:
-            if best.form == form and (best.confidence, -best.number) >= (sure, -trace.number):
+        mine = BestTrace(form, trace.number, sure, trace.text)
+        for place, best in enumerate(self.best):
+            if best.form == form:
+                if (sure, -trace.number) > (best.confidence, -best.number):
+                    self.best = (*self.best[:place], mine, *self.best[place + 1 :])
                 return
-        surest = BestTrace(form, trace.number, sure, trace.text)
-        self.best = (*(best for best in self.best if best.form != form), surest)
+        self.best = (*self.best, mine)
 
 
 UNCOUNTED = QuestionTotals()
@@ -446,8 +448,13 @@ class OpenQuestion:
     def best(self, answer: str | None, names: Mapping[str, str] | None = None) -> BestTrace | None:
         """The trace that speaks best for an answer, over all forms of its class; ``names`` are the representatives."""
         names = self.representatives() if names is None else names
-        of_class = [best for best in self.totals.best if names.get(best.form, best.form) == answer]
-        return max(of_class, key=lambda best: (best.confidence, -best.number), default=None)
+        surest: BestTrace | None = None
+        for best in self.totals.best:
+            if names.get(best.form, best.form) == answer and (
+                surest is None or (best.confidence, -best.number) > (surest.confidence, -surest.number)
+            ):
+                surest = best
+        return surest
 
     def answer(
         self,
@@ -538,7 +545,7 @@ class OpenQuestion:
             launched[form] = max(number, launched.get(form, number))
         forms = sorted(launched, key=launched.__getitem__, reverse=True)
         if self._classes is None:
-            return {form: self.label(form) for form in forms}
+            return dict(zip(forms, map(self.label, forms), strict=True))
         names = {form: self.label(form) for form in [*forms, *forms]}  # twice: the last may join earlier ones
         first: dict[str, str] = {}
         return {form: first.setdefault(names[form], form) for form in forms}
@@ -634,9 +641,9 @@ class OpenQuestions:
         """What answers need of each question, where it is kept."""
         self.problems = list(problems)
         """Those of a batch, each with the answer type that was chosen for it, once it is."""
-        self.ids = [problem.id for problem in problems]
+        self.ids = list(map(attrgetter("id"), problems))
         """Those of a batch's questions, in their order."""
-        self._positions = {id: position for position, id in enumerate(self.ids)}
+        self._positions = dict(zip(self.ids, range(len(problems)), strict=True))
         self._answer, self._options = answer, dict(options or {})
         self._confidence, self._price, self._keep = confidence, price, keep
         self._in_flight: Counter[str] = Counter()  # by question

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from heapq import merge
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -525,7 +526,7 @@ def answers(
     ``over`` says whether the run has come to its end.
     """
     zone, price = allocator.policy.zone, spec.price_in_money(model)
-    ids = [problem.id for problem in problems]
+    ids = list(map(attrgetter("id"), problems))
     certify = Certifier(map(allocator.decision, sampled(ids, PRIOR_QUESTIONS)), zone)
     for problem, own in zip(problems, totals, strict=True):
         question = OpenQuestion(problem, spec.reading.answer, price=price, totals=own)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Self
 
 from pets.answers.judge import Judge
@@ -109,11 +110,13 @@ def source_name(
     >>> source_name("m", "my_plugin", [])
     'm,my_plugin'
     """
-    objects = _several(samplers if own is None or isinstance(own, Mapping) else own)
-    # A function has no source.
-    names = [sampler if isinstance(sampler, str) else model or getattr(sampler, "source", None) for sampler in objects]
-    known = {name for name in (model, *names) if name is not None}
-    return None if None in names else ",".join(sorted(known))
+    names = {model} if model else set()
+    for sampler in _several(samplers if own is None or isinstance(own, Mapping) else own):
+        name = sampler if isinstance(sampler, str) else model or getattr(sampler, "source", None)
+        if name is None:  # a function has no source
+            return None
+        names.add(name)
+    return ",".join(sorted(names))
 
 
 def taken_up(record: RunRecord, sources: Sources) -> tuple[RunRecord, Sources]:
@@ -137,11 +140,11 @@ def taken_up(record: RunRecord, sources: Sources) -> tuple[RunRecord, Sources]:
 def sources_of(servers: Servers, spec: RunSpec, **local: int | None) -> Sources:
     """The samplers that the caller has, else those of the endpoints, else a ``local`` model with these settings."""
     endpoint, own, models = servers.endpoint, servers.sampler, spec.serving.models
-    model, names = ", ".join(map(str, models)) or model_name(servers.model), [share.name for share in models]
+    model, names = ", ".join(map(str, models)) or model_name(servers.model), list(map(attrgetter("name"), models))
 
     def made(own: Samplers | None, urls: Sequence[str], model: str | None, key: ServerKeys) -> list[Sampler]:
         if own is not None:
-            return [as_sampler(sampler) for sampler in _several(own)]
+            return list(map(as_sampler, _several(own)))
         if missing := set(spec.serving.headers) - set(servers.headers or ()):
             raise InputError(f"this run sends the header {min(missing)}, whose value is not kept: give it again.")
         return make_samplers(
@@ -190,10 +193,10 @@ def values_by_model(option: str, names: Sequence[str], values: Endpoints | None)
     own: dict[str, list[str]] = {}
     shared = []
     for value in _listed(values):
-        named = [name for name in names if value.startswith(f"{name}=")]
-        if named:
-            name = max(named, key=len)
-            own.setdefault(name, []).append(value.removeprefix(f"{name}="))
+        for name in sorted(names, key=len, reverse=True):
+            if value.startswith(f"{name}="):
+                own.setdefault(name, []).append(value.removeprefix(f"{name}="))
+                break
         else:
             shared.append(value)
     return dict.fromkeys(names, shared) | own
@@ -208,9 +211,10 @@ def endpoints_by_model(
     ['http://one/v1?to=http://two/v1']
     """
     own = values_by_model(option, names, endpoints)
-    for url in (url for urls in own.values() for url in urls):
-        if match := ANOTHER_MODELS_URL.match(url):
-            raise InputError(f"{option} names {match[1]}, which is none of the models {', '.join(names)}.")
+    for urls in own.values():
+        for url in urls:
+            if match := ANOTHER_MODELS_URL.match(url):
+                raise InputError(f"{option} names {match[1]}, which is none of the models {', '.join(names)}.")
     return own
 
 

@@ -314,8 +314,10 @@ class RunSpec:
         Traceback (most recent call last):
         pets.errors.InputError: there is no option 'budjet'; did you mean budget?
         """
-        changed = {name: section for name, section in options.items() if name in SECTIONS}
-        values = {name: value for name, value in options.items() if name not in SECTIONS}
+        values: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
+        for name, value in options.items():
+            (changed if name in SECTIONS else values)[name] = value
         check_option_names(values, SECTION_OF)
         check_values(OPTION_HINTS, values)
         if "budget" in values:
@@ -326,8 +328,10 @@ class RunSpec:
         elif isinstance(price, Mapping):
             del values["price"]
             values["models"] = with_prices(values.get("models", self.serving.models), price)
-        for section in {SECTION_OF[name] for name in values}:
-            own = {name: value for name, value in values.items() if SECTION_OF[name] == section}
+        sections: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            sections.setdefault(SECTION_OF[name], {})[name] = value
+        for section, own in sections.items():
             changed[section] = replace(changed.get(section, getattr(self, section)), **own)
         return replace(self, **changed)
 
@@ -354,10 +358,10 @@ class RunSpec:
 
     def to_plain(self) -> dict[str, dict[str, Any]]:
         """What JSON can hold; a policy or answer type that another process cannot make is refused."""
-        return {
-            name: {option.name: _plain(self.get(option.name)) for option in fields(section)}
-            for name, section in SECTIONS.items()
-        }
+        plain: dict[str, dict[str, Any]] = {}
+        for name, section in SECTION_OF.items():
+            plain.setdefault(section, {})[name] = _plain(getattr(getattr(self, section), name))
+        return plain
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Mapping[str, Any]]) -> Self:
