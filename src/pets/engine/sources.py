@@ -202,19 +202,17 @@ def values_by_model(option: str, names: Sequence[str], values: Endpoints | None)
     return dict.fromkeys(names, shared) | own
 
 
-def endpoints_by_model(
-    names: Sequence[str], endpoints: Endpoints | None, option: str = "--endpoint"
-) -> dict[str, list[str]]:
+def endpoints_by_model(names: Sequence[str], endpoints: Endpoints | None) -> dict[str, list[str]]:
     """The servers of each model; refused where one is named for a model that is not there.
 
     >>> endpoints_by_model(["a", "b"], "http://one/v1?to=http://two/v1")["a"]
     ['http://one/v1?to=http://two/v1']
     """
-    own = values_by_model(option, names, endpoints)
+    own = values_by_model("--endpoint", names, endpoints)
     for urls in own.values():
         for url in urls:
             if match := ANOTHER_MODELS_URL.match(url):
-                raise InputError(f"{option} names {match[1]}, which is none of the models {', '.join(names)}.")
+                raise InputError(f"--endpoint names {match[1]}, which is none of the models {', '.join(names)}.")
     return own
 
 

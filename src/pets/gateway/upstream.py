@@ -59,7 +59,7 @@ class Upstream:
             raise InputError("a gateway needs a server behind it; give one such as http://localhost:8000/v1.")
         self._mixed = model_shares(models)
         names = [share.name for share in self._mixed]
-        own = endpoints_by_model(names, urls, "--endpoint") if names else {"": urls}
+        own = endpoints_by_model(names, urls) if names else {"": urls}
         self._models = [name for name in own for _ in own[name]]  # whose each server is
         self.urls = [url.rstrip("/") for name in own for url in own[name]]
         self._sampler = partial(OpenAISampler, model="", key=key, headers=headers, dialect="openai", timeout=timeout)
