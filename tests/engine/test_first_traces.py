@@ -158,7 +158,7 @@ def test_a_run_broken_off_among_its_first_traces_goes_on_with_them(tmp_path):
         async with Engine.resume(path, sampler=model, concurrency=64) as engine:
             with pytest.raises(FirstTracesError, match="13 of 16 traces were cut"):
                 await engine.run()
-            return engine.allocator.told, engine.totals.lost
+            return engine.allocator.told, engine.launches_lost
 
     assert run_simulated(resume()) == (3 + 5 + 13, 5)  # what was lost is paid for, and says nothing
     assert model.traces == 13

@@ -473,7 +473,7 @@ def test_broken_off_and_resumed_nothing_is_lost_or_paid_for_twice(plan, toys, tm
     assert len({trace.launch for trace in traces}) == len(traces) == 240
     assert (summary.state, summary.spent, summary.lost) == ("finished", 240, 0)
     assert (
-        stream.totals.lost
+        stream.launches_lost
         == sum(trace.error is not None for trace in traces)
         == sum(answer.failed for answer in late)
         > 0
@@ -499,7 +499,7 @@ def test_a_stream_that_is_drained_and_resumed_goes_on_with_what_has_not_come_yet
     assert stored_traces(store)[1].state == "stopped"
     late, stream = resumed(store, Spoken(texts), toys.arriving(texts))
     assert Counter(answer.id for answer in answers + late) == Counter(list(texts))
-    assert stream.driver.allocator.budget.spent == 240 and stream.totals.lost == 0
+    assert stream.driver.allocator.budget.spent == 240 and stream.launches_lost == 0
     again, stream = resumed(store, third := Spoken(texts), toys.arriving(texts))
     assert again == [] and not third.launches and stream.driver.allocator.budget.spent == 240
 
@@ -600,7 +600,7 @@ def test_what_was_never_sent_when_the_server_went_is_not_charged(plan, toys, tmp
     with Store.open(store) as opened:
         assert opened.view().load("faults")["unreachable"] > 0
     late, stream = resumed(store, Spoken(texts), toys.arriving(texts))
-    assert stream.totals.lost == 0 and stream.driver.allocator.budget.spent == 240
+    assert stream.launches_lost == 0 and stream.driver.allocator.budget.spent == 240
     assert Counter(answer.id for answer in answers + late) == Counter(list(texts))
     assert sum(answer.failed for answer in answers + late) == 0
 

@@ -399,7 +399,7 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
         words.append(f"The target of {target:g} was not reached {why}; go on with: {way}")
     words += remarks(summary, engine.spec.drawn.max_tokens)
     if solution.reused:
-        words.append(engine.totals.reused_words(solution.traces))
+        words.append(engine.reused_words)
     if solution.models:
         models, total = engine.spec.serving.models, max(1, sum(solution.models.values()))
         weights = sum(model.weight for model in models)

@@ -167,9 +167,9 @@ class RunningStream:
             f"{answered_words(self.summary).capitalize()}, {spent} of {total}{share}.",
             *remarks(self.summary, self._stream.spec.drawn.max_tokens),
         ]
-        if self._stream.totals.lost:
+        if self._stream.launches_lost:
             words.append(
-                f"{self._stream.totals.lost:,} traces were in flight when it was broken off: charged, without a vote."
+                f"{self._stream.launches_lost:,} traces were in flight when it was broken off: charged, without a vote."
             )
         if not_asked := self.refused_lines + self.summary.questions - self.summary.asked:
             words.append(f'Not asked: {not_asked:,}; a line with "error" says why of each.')

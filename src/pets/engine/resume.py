@@ -286,10 +286,11 @@ def run_record(
         max_tokens=None if limit is None else limit + reply,
     )
     if total < (least := questions * max(1, currency.per_token)):
-        one = "one" if currency.counts_traces else "one token"
+        token = "" if currency.counts_traces else " token"
+        words, more = amount_words(total, currency.unit), amount_words(least, currency.unit)
         raise BudgetError(
-            f"a budget of {amount_words(total, currency.unit)} leaves some of {questions} questions without {one}. "
-            f"Give at least {amount_words(least, currency.unit)}, or ask fewer questions."
+            f"a budget of {words} leaves some of {questions} questions without one{token}. Give at least {more}, or "
+            "ask fewer questions."
         )
     return RunRecord(
         total,

@@ -168,7 +168,7 @@ class Engine(LiveRun):
         return Snapshot(
             questions=len(self.problems),
             traces=allocator.told,
-            failed=self.totals.failed,
+            failed=self._totals.failed,
             in_flight=driver.questions.in_flight,
             spent=spent,
             total=total,
@@ -186,7 +186,7 @@ class Engine(LiveRun):
 
     def solution(self) -> Solution:
         """The run as it stands, in a few numbers."""
-        driver, counted = self.driver, self.totals
+        driver, counted = self.driver, self._totals
         allocator, budget = driver.allocator, driver.allocator.budget
         (spent, unit), (total, _) = budget.currency.shown(budget.spent), budget.currency.shown(budget.total)
         return Solution(
@@ -223,7 +223,7 @@ class Engine(LiveRun):
             hurry = await hurry_of(spec.pacing.hurry, samplers, BATCH_HURRY)
         allocator = new_allocator(spec, self.record, self.problems, self.pace.waves, hurry)
         costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run
-        past = None if opened.run is None else partial(take_up, opened, on_trace=self.totals.add)
+        past = None if opened.run is None else partial(take_up, opened, on_trace=self._totals.add)
         if self.stored_run is None and opened.store is not None:
             self.stored_run = opened.store.create(
                 self.record,
@@ -252,6 +252,6 @@ class Engine(LiveRun):
         )
 
     def _counted(self, trace: StoredTrace) -> None:
-        self.totals.add(trace)
+        self._totals.add(trace)
         if self._on_trace is not None:
             self._on_trace(trace)

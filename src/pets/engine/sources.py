@@ -303,9 +303,8 @@ class LiveRun:
         self.repeatable, self.cache = repeatable, cache
         self.faults: Counter[str] = Counter({} if run is None else run.load("faults") or {})
         """What went wrong on the way, and how often; nothing of it is lost in the counts."""
-        self.totals = TraceTotals(price)
-        """The traces of the run, in a few numbers."""
         self._store, self._stack, self._ledger = store, AsyncExitStack(), Ledger()
+        self._totals = TraceTotals(price)
         self._driver: Driver | None = None
 
     @property
@@ -329,6 +328,16 @@ class LiveRun:
     def traces_abandoned(self) -> int:
         """Traces that were in flight when the run was broken off: charged."""
         return 0 if self._driver is None else self._driver.settlement.traces_abandoned
+
+    @property
+    def launches_lost(self) -> int:
+        """Launches that were in flight when the run was broken off, over all times that it was: charged."""
+        return self._totals.lost
+
+    @property
+    def reused_words(self) -> str:
+        """Which runs paid for traces of this one, and what those had cost; nothing where none did."""
+        return self._totals.reused_words(self.allocator.told)
 
     def outage(self) -> Outage | None:
         """Why no server serves now, and since when; ``None`` while one does."""

@@ -229,7 +229,7 @@ class Stream(LiveRun):
         assert run is not None
         asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(past.problems)}
         allocator.add(*(question.question for question in asked.values()))
-        take_up(past, wiring, costs, on_trace=self.totals.add, labels=lambda id, forms: asked[id].restore(forms))
+        take_up(past, wiring, costs, on_trace=self._totals.add, labels=lambda id, forms: asked[id].restore(forms))
         answered = run.answered()
         for id, group in group_by_question(run.traces()):
             for trace in group[:K0] if id in answered else group:
