@@ -98,13 +98,13 @@ class Arrivals:
         """Fetch a request in a task, but for traces that an earlier run has paid for."""
         assert group is not None
         reuse, fetcher = self._wiring.reuse, self._wiring.fetcher
-        for part, trace in ((request, None),) if reuse is None else reuse.parts(request, fetcher.pool):
-            if reuse is None or trace is None:
-                task = group.create_task(fetcher.fetch(part, receiver))
-                if part.streamed:
-                    self._track(part, task)
-            else:
-                group.create_task(reuse.deliver(part, trace, receiver, fetcher.pool))
+        for part in (request,) if reuse is None else reuse.parts(request, fetcher.pool):
+            if part.reused is not None:
+                group.create_task(receiver.delivered(part, [part.reused]))
+                continue
+            task = group.create_task(fetcher.fetch(part, receiver))
+            if part.streamed:
+                self._track(part, task)
 
     def _track(self, request: TraceRequest, task: asyncio.Task[None]) -> None:
         """Remember which task fetches a request, as long as it does."""

@@ -188,17 +188,17 @@ class BatchFetcher(Fetcher):
             if isinstance(outcome, SamplerError):
                 parts = await self._failed(request, outcome, receiver)
             else:
-                parts = await self._received(request, outcome, receiver, endpoint.number)
+                parts = await self._received(request, outcome, receiver)
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(self.fetch(part, receiver))
 
     async def _received(
-        self, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver, endpoint: int
+        self, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver
     ) -> list[TraceRequest]:
         self._receiving += 1
         try:
-            await receiver.delivered(request, completions, endpoint, request.seconds)
+            await receiver.delivered(request, completions)
         finally:
             self._receiving -= 1
         if len(completions) == request.size:

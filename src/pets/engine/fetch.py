@@ -97,7 +97,7 @@ class TraceRequest:
     position: int = 0  # of the question among the seeds
     attempt: int = 0  # models that would not take it
     seconds: float = 0.0  # that the last attempt was out
-    reused: bool = False  # its trace was paid for by an earlier run: nothing is sent
+    reused: Completion | None = None  # its trace, which was paid for before: nothing is sent
     streamed: bool = False
     endpoint: Endpoint | None = None
     written: Written | None = None
@@ -154,9 +154,7 @@ class Receiver(Protocol):
     async def opened(self, request: TraceRequest) -> bool:
         """Reserve an attempt, durably, before it is sent; False where it cannot be paid for."""
 
-    async def delivered(
-        self, request: TraceRequest, completions: Sequence[Completion], endpoint: int, seconds: float
-    ) -> None:
+    async def delivered(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
         """Traces that came back for the first launches of the request."""
 
     def released(self, request: TraceRequest, error: SamplerError | None) -> None:
@@ -333,8 +331,8 @@ class Fetcher:
                 if not isinstance(outcome, SamplerError):
                     self._learn(endpoint, pool, request, len(outcome), reason)
                     if len(outcome) == request.size:
-                        return await receiver.delivered(request, outcome, endpoint.number, request.seconds)
-                    return await self._fetch_rest(endpoint, request, outcome, receiver)
+                        return await receiver.delivered(request, outcome)
+                    return await self._fetch_rest(request, outcome, receiver)
                 reason = outcome
                 self.faults[fault_name(outcome)] += 1
                 LOGGER.info("%s: %s", request.question, outcome)
@@ -355,9 +353,7 @@ class Fetcher:
             if not self._active[request.question]:
                 del self._active[request.question]
 
-    async def _fetch_rest(
-        self, endpoint: Endpoint, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver
-    ) -> None:
+    async def _fetch_rest(self, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver) -> None:
         """Deliver what came of a request, and ask for the rest of it."""
         self.faults["fewer choices"] += 1
         rest = request.part(len(completions), request.size - len(completions))
@@ -366,7 +362,7 @@ class Fetcher:
         async with asyncio.TaskGroup() as group:  # what came may be held until the rest is there
             group.create_task(self.fetch(rest, receiver))
             # In no task: one may never begin.
-            await receiver.delivered(request, completions, endpoint.number, request.seconds)
+            await receiver.delivered(request, completions)
 
     async def _unless_drained(self, waiting: Coroutine[Any, Any, T]) -> T | None:
         """What is waited for; ``None`` as soon as nothing more is to be sent."""

@@ -1,18 +1,15 @@
 """Traces that an earlier run has paid for, delivered in place of requests: nothing is sent for them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TypeVar
 
 from pets.engine.endpoints import EndpointPool
-from pets.engine.fetch import Receiver, TraceRequest
+from pets.engine.fetch import TraceRequest
 from pets.engine.question import UNREAD
 from pets.samplers import Completion
 from pets.store import StoredTrace
 from pets.store.cache import TraceCache
-
-Held = TypeVar("Held")
 
 
 def most_to_pay(held: Sequence[int], budget: int, questions: int, cap: int | None, asked_once: int) -> int:
@@ -36,15 +33,18 @@ def most_to_pay(held: Sequence[int], budget: int, questions: int, cap: int | Non
     return paid
 
 
-def parts_of(request: TraceRequest, traces: Sequence[Held | None]) -> Iterator[tuple[TraceRequest, Held | None]]:
-    """A request in parts: every trace that is there alone, and together what is to be asked for."""
-    for missing, offsets in groupby(range(request.size), lambda offset: traces[offset] is None):
-        places = list(offsets)
+def parts_of(request: TraceRequest, held: Mapping[int, Completion]) -> Iterator[TraceRequest]:
+    """A request in parts: every trace that is ``held``, by launch number, alone; together what is to be asked for."""
+    if not held:
+        yield request
+        return
+    for missing, group in groupby(range(request.size), lambda offset: request.first + offset not in held):
+        offsets = list(group)
         if missing:
-            yield request if len(places) == request.size else request.part(places[0], len(places)), None
+            yield request.part(offsets[0], len(offsets))
             continue
-        for place in places:
-            yield replace(request.part(place, 1), reused=True), traces[place]
+        for offset in offsets:
+            yield replace(request.part(offset, 1), reused=held[request.first + offset])
 
 
 class Reuse:
@@ -53,26 +53,33 @@ class Reuse:
     def __init__(self, cache: TraceCache) -> None:
         self.cache = cache
 
-    def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[tuple[TraceRequest, StoredTrace | None]]:
-        """The request in parts, as :func:`parts_of` has them."""
-        traces: list[StoredTrace | None] = []
+    def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[TraceRequest]:
+        """The request in parts, as :func:`parts_of` has them, with the servers that gave what is held."""
+        traces: dict[int, StoredTrace] = {}
         for offset in range(request.size):
             endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]
-            traces.append(self.cache.find(request.question, request.first + offset, endpoints))
-        return parts_of(request, traces)
+            trace = self.cache.find(request.question, request.first + offset, endpoints)
+            if trace is not None:
+                traces[request.first + offset] = trace
+        held = {number: _completion(trace, pool) for number, trace in traces.items()}
+        for part in parts_of(request, held):
+            if part.reused is not None:
+                trace = traces[part.first]
+                part.endpoint, part.seconds = pool.endpoints[trace.endpoint], trace.seconds
+            yield part
 
-    async def deliver(self, request: TraceRequest, trace: StoredTrace, receiver: Receiver, pool: EndpointPool) -> None:
-        """Hand over a trace as if it had come back."""
-        sampler = pool.endpoints[trace.endpoint].sampler
-        completion = Completion(
-            trace.text,
-            "stop" if trace.finish == UNREAD else trace.finish,
-            trace.tokens,
-            trace.prompt_tokens,
-            trace.confidences,
-            cached_tokens=trace.cached_tokens,
-            model=sampler.model,
-            currency=sampler.currency,
-            reused_from=trace.reused_from,
-        )
-        await receiver.delivered(request, [completion], trace.endpoint, trace.seconds)
+
+def _completion(trace: StoredTrace, pool: EndpointPool) -> Completion:
+    """A trace as if it had come back."""
+    sampler = pool.endpoints[trace.endpoint].sampler
+    return Completion(
+        trace.text,
+        "stop" if trace.finish == UNREAD else trace.finish,
+        trace.tokens,
+        trace.prompt_tokens,
+        trace.confidences,
+        cached_tokens=trace.cached_tokens,
+        model=sampler.model,
+        currency=sampler.currency,
+        reused_from=trace.reused_from,
+    )

@@ -78,9 +78,7 @@ class Settlement:
 
     # -- when it is back ------------------------------------------------------------------------------------------
 
-    async def delivered(
-        self, request: TraceRequest, completions: Sequence[Completion], endpoint: int, seconds: float
-    ) -> None:
+    async def delivered(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
         """As :meth:`~pets.engine.fetch.Receiver.delivered`: read, written down, then told."""
         question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
@@ -91,10 +89,10 @@ class Settlement:
                 raise
             self.traces_abandoned += len(completions)
             unread: list[None] = [None] * len(completions)
-            self._ledger.abandoned(request, self._stored(request, completions, unread, endpoint, seconds))
+            self._ledger.abandoned(request, self._stored(request, completions, unread))
             self._arrivals.charge_abandoned(question, self._attempt(request))
             raise
-        traces = self._stored(request, completions, readings, endpoint, seconds)
+        traces = self._stored(request, completions, readings)
         if question.traces is not None:
             question.raw.update((n, c.raw) for n, c in enumerate(completions, request.first) if c.raw is not None)
         id, lost, cancelled = request.question, self._lost_before(request), None
@@ -256,25 +254,21 @@ class Settlement:
             if not self._is_known(request):
                 part, whole = WHOLE, self._attempt(request)[0]
                 tokens = max(tokens, whole.tokens, round(mean))
-        completion, number = Completion("", CANCELLED, tokens, prompt_tokens, cached_tokens=cached_tokens), 0
+        completion = Completion("", CANCELLED, tokens, prompt_tokens, cached_tokens=cached_tokens)
         if request.endpoint is not None:
-            sampler, number = request.endpoint.sampler, request.endpoint.number
+            sampler = request.endpoint.sampler
             completion = replace(completion, model=sampler.model, currency=sampler.currency)
-        return replace(self._stored(request, [completion], [None], number, 0.0)[0], part=part)
+        return replace(self._stored(request, [completion], [None])[0], seconds=0.0, part=part)
 
     # -- how that counts ------------------------------------------------------------------------------------------
 
     def _stored(
-        self,
-        request: TraceRequest,
-        completions: Sequence[Completion],
-        readings: Sequence[Reading | None],
-        endpoint: int,
-        seconds: float,
+        self, request: TraceRequest, completions: Sequence[Completion], readings: Sequence[Reading | None]
     ) -> list[StoredTrace]:
         """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
         lost, answer_type = self._lost_before(request), request.owner.answer_type
         temperature = self.reading.soft_temperature
+        endpoint = self._first_endpoint + (0 if request.endpoint is None else request.endpoint.number)
         traces: list[StoredTrace] = []
         for number, (completion, reading) in enumerate(zip(completions, readings, strict=True), request.first):
             answer, spelling = reading or (None, None)
@@ -286,8 +280,8 @@ class Settlement:
                 text=completion.text,
                 finish=completion.finish,
                 confidences=completion.confidence,
-                endpoint=self._first_endpoint + endpoint,
-                seconds=seconds,
+                endpoint=endpoint,
+                seconds=request.seconds,
                 tries=request.tries + 1,
                 wasted=request.lost + (request.surplus if number == request.first else 0),
                 model=completion.model,

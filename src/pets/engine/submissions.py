@@ -144,16 +144,15 @@ class Submissions(Arrivals):
         vote.launched = 1
         self._wiring.questions.launched(vote.question, 1)
         try:
-            (request,) = self._parts(vote, self.request(vote.question, 0, (1,)))
+            (request,) = parts_of(self.request(vote.question, 0, (1,)), vote.limits.held)
             await self._fetch(vote, request, self._receiver())
         finally:
             self._wiring.questions.back(vote.question)
 
     async def _fetch(self, vote: SubmittedVote, request: TraceRequest, receiver: Receiver) -> None:
         """Fetch a request once there is a place for it; where there are fewer places than traces, a part of it."""
-        completion = vote.limits.held.get(request.first) if request.reused else None
-        if completion is not None:
-            return await receiver.delivered(request, [completion], 0, 0.0)
+        if request.reused is not None:
+            return await receiver.delivered(request, [request.reused])
         payer = vote.limits.payer
         size = await self.places.acquire(payer, request.size, rank=request.first)
         try:
@@ -228,20 +227,12 @@ class Submissions(Arrivals):
         """Fetch a request in a task that ends with its vote."""
         vote = self.votes[request.question]
         assert vote.tasks is not None
-        for part in self._parts(vote, request):
+        for part in parts_of(request, vote.limits.held):
             work = self._fetch(vote, part, receiver)
             try:
                 self._track(part, vote.tasks.create_task(work))
             except RuntimeError:  # its tasks are being cancelled: the vote is about to take all this back
                 work.close()
-
-    def _parts(self, vote: SubmittedVote, request: TraceRequest) -> list[TraceRequest]:
-        """The request, what is held of it apart."""
-        held = vote.limits.held
-        if not held:
-            return [request]
-        traces = [held.get(number) for number in range(request.first, request.first + request.size)]
-        return [part for part, _ in parts_of(request, traces)]
 
     def finish(self, question: OpenQuestion) -> None:
         """Let the vote end."""
