@@ -68,12 +68,8 @@ class HttpClient:
         *,
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str | int] | None = None,
-        timeout: float | None = None,
     ) -> "AbstractAsyncContextManager[aiohttp.ClientResponse]":
-        """Send a request; the response comes with its head read. Bytes are JSON, unless ``headers`` say otherwise.
-
-        ``headers`` and ``timeout`` replace the client's own.
-        """
+        """Send a request; the response comes with its head read. Bytes are JSON, unless ``headers`` say otherwise."""
         if self._session is None:
             self._session = self._open()
         large = isinstance(data, bytes) and len(data) > PIECE_BYTES
@@ -85,7 +81,6 @@ class HttpClient:
             headers=headers or (JSON_HEADERS if isinstance(data, bytes) else {}),
             allow_redirects=False,
             proxy=self._proxy,
-            timeout=self._session.timeout if timeout is None else _timeout(timeout),
         )
 
     async def close(self) -> None:
@@ -111,7 +106,7 @@ class HttpClient:
         return aiohttp.ClientSession(
             connector=connector,
             headers=headers,
-            timeout=_timeout(self._timeout),
+            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=self._timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # it would unpack a part whole before it can be counted
         )
@@ -193,12 +188,6 @@ def tls_context() -> ssl.SSLContext:
 
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
-
-
-def _timeout(read_s: float) -> "aiohttp.ClientTimeout":
-    import aiohttp
-
-    return aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=read_s)
 
 
 async def parts_of(response: "aiohttp.ClientResponse", max_bytes: int) -> AsyncIterator[bytes]:
