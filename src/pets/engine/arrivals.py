@@ -30,20 +30,6 @@ OnAnswer = Callable[[Answer, OpenQuestion | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
-    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next; ``reuse`` has traces
-    that need not be asked for."""
-
-    allocator: Allocator
-    fetcher: Fetcher
-    ledger: Ledger
-    questions: OpenQuestions
-    stops: StopRules
-    wake: Callable[[], None]
-    reuse: Reuse | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Asking:
     """How a run's questions are asked: all alike, with seeds of their own. ``system`` replaces what questions say.
 
@@ -56,6 +42,21 @@ class Asking:
     blocks: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next; ``reuse`` has traces
+    that need not be asked for."""
+
+    allocator: Allocator
+    fetcher: Fetcher
+    ledger: Ledger
+    questions: OpenQuestions
+    stops: StopRules
+    asking: Asking
+    wake: Callable[[], None]
+    reuse: Reuse | None = None
+
+
 class Arrivals:
     """Questions that are all there: a batch's, none of which is answered before the run ends.
 
@@ -63,8 +64,8 @@ class Arrivals:
     first.
     """
 
-    def __init__(self, wiring: Wiring, asking: Asking, launches: Iterable[AwaitedLaunches] = ()) -> None:
-        self._wiring, self._asking, self._launches = wiring, asking, list(launches)
+    def __init__(self, wiring: Wiring, launches: Iterable[AwaitedLaunches] = ()) -> None:
+        self._wiring, self._launches = wiring, list(launches)
         self._requests: dict[str, dict[asyncio.Task[None], TraceRequest]] = {}  # on their way, by question
 
     def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[AwaitedLaunches]:
@@ -86,7 +87,7 @@ class Arrivals:
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
         """The request for launches of a question from number ``first`` on; streamed where it may be cancelled."""
-        id, problem, asking = question.id, question.problem, self._asking
+        id, problem, asking = question.id, question.problem, self._wiring.asking
         position, seeds = asking.blocks.get(id, question.position), asking.seeds
         seed = seeds.at(position % seeds.questions, first % seeds.cap)
         prompt = problem.prompt if asking.system is None else prompt_of(problem, asking.system)
@@ -122,12 +123,12 @@ class Arrivals:
         """Cancel what is on its way of a question, but for traces that are there, or known not to come, and
         being written down; the requests, each with what was written of it by its end."""
         requests: dict[asyncio.Task[None], TraceRequest] = {}
-        looks: set[asyncio.Task[None]] = set()
+        looks: list[asyncio.Task[None]] = []
         for task, request in list(self._requests.get(question, {}).items()):
             if not (request.settling or request.over):
                 request.over = True
                 if request.endpoint is not None and request.written is not None:
-                    looks |= self._wiring.fetcher.pool.stop_checks.cancelled(request.endpoint)
+                    looks += self._wiring.fetcher.pool.cancelled(request.endpoint)
                 task.cancel()
                 requests[task] = request
         if requests:  # who cancels the caller cancels these as well: they end at once, and are charged all the same
@@ -170,13 +171,12 @@ class StreamArrivals(Arrivals):
     def __init__(
         self,
         wiring: Wiring,
-        asking: Asking,
         *,
         open_questions: int = 8,
         seen: set[str] | None = None,
         on_answer: OnAnswer = lambda answer, question: None,
     ) -> None:
-        super().__init__(wiring, asking)
+        super().__init__(wiring)
         self.arrived = 0 if seen is None else len(seen)
         """Questions so far, those that were not asked among them."""
         self._seen, self._on_answer = seen, on_answer

@@ -26,7 +26,7 @@ NO_LIMIT = 1 << 30  # traces: those of submissions wait for a place each
 Costs = CostEstimator | UnitCost
 Past = Callable[[Wiring, Costs], Sequence[PendingLaunches]]
 """Lets the parts of a driver take in what an earlier process has paid for; the launches that are on their way."""
-Comers = Callable[[Wiring, Asking], Arrivals]
+Comers = Callable[[Wiring], Arrivals]
 """Makes what takes in questions as they come."""
 
 
@@ -61,20 +61,20 @@ def assemble(
     monitor = ProgressMonitor(spec.spending.target_consistency)
     stops = StopRules(allocator, fetcher, first, monitor, opened.ids, drawn.max_tokens)
     wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
-    wiring = Wiring(allocator, fetcher, ledger, opened, stops, wake, reuse)
+    seeds = spec.seeds(len(problems))
+    asking = Asking(drawn, seeds, reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
+    wiring = Wiring(allocator, fetcher, ledger, opened, stops, asking, wake, reuse)
     awaited = () if past is None else past(wiring, costs)
     judging = Judging(Fetcher([sources.judge]) if sources.judge else fetcher, fetcher.faults)
     soft_temperature = drawn.temperature if reading.soft else None
     traces = TraceReading(wiring, judging if sources.samplers else None, soft_temperature)
     pace, hurry_said = pace or Pace(spec.pacing.in_flight), spec.pacing.hurry is not None
     pacing = Pacing(pace, stops, opened, ledger, costs, hurry_said=hurry_said)
-    seeds = spec.seeds(len(problems))
-    asking = Asking(drawn, seeds, reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
     if callable(questions):
-        arrivals = questions(wiring, asking)
+        arrivals = questions(wiring)
     else:
         held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
-        arrivals = Arrivals(wiring, asking, held)
+        arrivals = Arrivals(wiring, held)
     settlement = Settlement(wiring, arrivals, traces, costs, kind, sources.first, on_trace)
     # A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
     several = isinstance(costs, UnitCost) or bool(drawn.top_logprobs) or fetcher.shares_prompts
@@ -87,7 +87,7 @@ def assemble_submissions(
 ) -> tuple[Driver, Submissions]:
     """The driver of a gateway, and what takes in its questions."""
 
-    def submissions(wiring: Wiring, asking: Asking) -> Submissions:
+    def submissions(wiring: Wiring) -> Submissions:
         return Submissions(wiring, places, receiver=lambda: driver.settlement)
 
     spec = (spec or RunSpec()).with_options(keep_going=True)

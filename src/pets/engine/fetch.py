@@ -23,7 +23,7 @@ an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 
 An attempt that is cancelled, because its question is settled or nobody waits for it any more, is charged for what was
 written of it where its server is known to stop, elsewhere for a whole trace. Whether a server stops its own counters
-tell, after the first that was cancelled (:class:`~pets.engine.endpoints.StopChecks`).
+tell, after the first that was cancelled (:meth:`~pets.engine.endpoints.EndpointPool.cancelled`).
 
 A run that is told to end (:meth:`Fetcher.drain`) waits for the attempts that are out alone: what would be sent, or sent
 again, is given up instead.

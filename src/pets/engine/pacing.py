@@ -276,7 +276,7 @@ class StopRules:
 
     def calm(self) -> bool:
         """Hurry no more once a server is seen to go on with what was cancelled; whether one was."""
-        if goes_on := self._fetcher.pool.stop_checks.goes_on:
+        if goes_on := self._fetcher.pool.ignores_cancel:
             self._allocator.hurry_by(0.0)
         return goes_on
 

@@ -18,7 +18,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally, majority
-from pets.engine.arrivals import Asking, StreamArrivals, Wiring
+from pets.engine.arrivals import StreamArrivals, Wiring
 from pets.engine.assemble import assemble
 from pets.engine.driver import Driver
 from pets.engine.pacing import Pace
@@ -135,10 +135,9 @@ async def record(
         # Attempts that are charged and lost are made up for: nobody set a limit.
         budget = Budget(max(1, len(waiting)) * traces * spec.serving.tries)
 
-        def arrivals(wiring: Wiring, asking: Asking) -> StreamArrivals:
+        def arrivals(wiring: Wiring) -> StreamArrivals:
             return StreamArrivals(
                 wiring,
-                asking,
                 open_questions=open_questions,
                 seen=set(),
                 on_answer=lambda answer, question: writer.write(question, driver),

@@ -14,7 +14,7 @@ from itertools import repeat
 from pets.answers.base import Reading
 from pets.core.budget import WHOLE, CostEstimator, UnitCost, cancelled_part, mean_trace
 from pets.engine.arrivals import Arrivals, Wiring
-from pets.engine.fetch import FATAL_STATUSES, TraceRequest
+from pets.engine.fetch import FATAL_STATUSES, Receiver, TraceRequest
 from pets.engine.question import OpenQuestion
 from pets.engine.reading import TraceReading, soft_vote
 from pets.errors import BudgetError, RefusedError, SamplerError
@@ -29,8 +29,8 @@ Ended = tuple[TraceRequest, StoredTrace | None]
 GIVEN_UP = "trace given up after its last try"  # a fault's name
 
 
-class Settlement:
-    """Settles the requests of a driver: a :class:`~pets.engine.fetch.Receiver`.
+class Settlement(Receiver):
+    """Settles the requests of a driver.
 
     ``confidence`` is the kind that votes are weighted by, ``first_endpoint`` the first endpoint's place among all that
     the run has asked. ``on_trace`` is called with every trace that was counted.
@@ -68,7 +68,6 @@ class Settlement:
         return launches
 
     async def opened(self, request: TraceRequest) -> bool:
-        """As :meth:`~pets.engine.fetch.Receiver.opened`."""
         try:
             await self._ledger.opened(request)
         except BudgetError as error:
@@ -79,7 +78,7 @@ class Settlement:
     # -- when it is back ------------------------------------------------------------------------------------------
 
     async def delivered(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.delivered`: read, written down, then told."""
+        """Traces that came back are read, written down, then told."""
         question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
         try:
@@ -112,7 +111,6 @@ class Settlement:
         self._wake()
 
     def released(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.released`."""
         self._ledger.released(request)
         if error is not None:
             self._arrivals.failed(request.owner, error)
@@ -120,7 +118,6 @@ class Settlement:
                 self._arrivals.turned_away()
 
     async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
-        """As :meth:`~pets.engine.fetch.Receiver.lost`."""
         self._arrivals.failed(request.owner, error)
         lost = self._attempt(request)
         if request.question in self._questions.by_id and not self._allocator.charge(lost):
@@ -131,7 +128,7 @@ class Settlement:
         return True
 
     async def failed(self, request: TraceRequest, error: SamplerError) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.failed`: what was charged casts no vote."""
+        """The last attempt is charged and casts no vote."""
         request.settling = True  # a race that is settled while this is written takes nothing back of it
         self._arrivals.failed(request.owner, error)
         self._fetcher.faults[GIVEN_UP] += request.size
@@ -144,7 +141,7 @@ class Settlement:
         self._wake()
 
     async def given_up(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.given_up`: what was not charged is given back."""
+        """What was not charged is given back."""
         request.settling = True
         question: OpenQuestion = request.owner
         if error is not None:
@@ -168,7 +165,6 @@ class Settlement:
         self._wake()
 
     def abandoned(self, request: TraceRequest) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.abandoned`."""
         if self._stops.turned_away:
             self._ledger.released(request)
             return
@@ -181,7 +177,7 @@ class Settlement:
             self._ledger.abandoned(request, ())
             self._arrivals.charge_abandoned(request.owner, self._attempt(request))
         if request.endpoint is not None:
-            self._fetcher.pool.stop_checks.cancelled(request.endpoint)
+            self._fetcher.pool.cancelled(request.endpoint)
 
     # -- when its question is settled -----------------------------------------------------------------------------
 

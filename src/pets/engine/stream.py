@@ -19,7 +19,7 @@ from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Window
 from pets.core.tally import K0
-from pets.engine.arrivals import Asking, StreamArrivals, Wiring
+from pets.engine.arrivals import StreamArrivals, Wiring
 from pets.engine.assemble import Costs, assemble, costs_of
 from pets.engine.batch import PendingLaunches
 from pets.engine.budget import Amount, currency_of, total_of
@@ -211,11 +211,10 @@ class Stream(LiveRun):
         """Take in no more questions and ask for no more traces."""
         self.driver.drain()
 
-    def _arrivals(self, wiring: Wiring, asking: Asking) -> StreamArrivals:
+    def _arrivals(self, wiring: Wiring) -> StreamArrivals:
         forgets = self.stored_run is None and wiring.allocator.budget.window is not None  # an id is a key of a store
         return StreamArrivals(
             wiring,
-            asking,
             open_questions=self.spec.pacing.open_questions or OPEN_QUESTIONS,
             seen=None if forgets else set(self._known),
             on_answer=self._answered,

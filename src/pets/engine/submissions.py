@@ -18,14 +18,14 @@ from typing import Literal
 
 from pets.answers.base import AnswerType
 from pets.core.tally import K0
-from pets.engine.arrivals import Arrivals, Asking, Wiring
+from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import Receiver, TraceRequest
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, TraceReader
 from pets.engine.reuse import parts_of
 from pets.errors import BudgetError, BusyError, RefusedError, SamplerError, first_error
 from pets.questions import Problem
-from pets.samplers import Completion, Sampling, Seeds
+from pets.samplers import Completion, Sampling
 from pets.types import Trace
 
 Stop = Literal["policy", "max_traces", "deadline", "budget", "failed", "cut", "single"]
@@ -95,7 +95,7 @@ class Submissions(Arrivals):
         self.votes: dict[str, SubmittedVote] = {}
         """Those under way, by id."""
         self.places = places
-        super().__init__(wiring, Asking(Sampling(), Seeds(0)))
+        super().__init__(wiring)
         self._receiver = receiver
 
     async def submit(self, problem: Problem, limits: VoteLimits) -> SubmittedVote:

@@ -301,7 +301,7 @@ def _job_parts(requests: Sequence[_Request], limits: BatchLimits) -> Iterator[li
         yield part
 
 
-class FileBatches:
+class FileBatches(BatchProvider):
     """Jobs as files, for engines that have no server: ``output`` gets the requests, ``replies`` are what came of them.
 
     Requests that are written to a file raise a ``JobLeftError``: their replies are another process's matter.
@@ -317,7 +317,6 @@ class FileBatches:
         self._lines: list[bytes] = []
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
-        """As :meth:`BatchProvider.run`."""
         if self._replies is not None:
             return self._replies, None
         self._lines += lines
@@ -330,12 +329,11 @@ class FileBatches:
         raise JobLeftError("the wave is in its file.")
 
     async def close(self) -> None:
-        """As :meth:`BatchProvider.close`."""
         if self._replies is not None:
             self._replies.close()
 
 
-class OpenAIBatches:
+class OpenAIBatches(BatchProvider):
     """OpenAI's Batch interface at ``url`` (with its ``/v1``).
 
     A job is looked for by its key wherever it may be there already. Where it is not found, the file that was uploaded
@@ -356,7 +354,6 @@ class OpenAIBatches:
         self._random = random.Random()
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
-        """As :meth:`BatchProvider.run`."""
         if job.id is None:
             job = await self._handed_in(job, lines, journal, new=new)
         batch, waited = await self._ended(job)
@@ -374,7 +371,6 @@ class OpenAIBatches:
         return replies, NotExecutedError("no file of the job has it.", "ended")
 
     async def close(self) -> None:
-        """As :meth:`BatchProvider.close`."""
         await self._client.close()
 
     # -- handing in -----------------------------------------------------------------------------------------------
