@@ -11,7 +11,7 @@ import pytest
 from pets.engine import Engine
 from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import TraceRequest
-from pets.engine.reuse import Reuse, most_to_pay
+from pets.engine.reuse import most_to_pay, reused_parts
 from pets.errors import ReplyError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -250,7 +250,7 @@ def test_hits_are_delivered_alone_and_what_is_missing_is_asked_for_together():
             return StoredTrace(question, number, text="x", reused_from=1) if number in (1, 2) else None
 
     request = TraceRequest("q", 0, 5, Prompt("?"), 70, Sampling(), (1,) * 5)
-    parts = list(Reuse(Held()).parts(request, EndpointPool([Named()], 16)))
+    parts = list(reused_parts(request, Held(), EndpointPool([Named()], 16)))
     assert [(p.first, p.size, p.seed, p.reused is not None) for p in parts] == [
         (0, 1, 70, False), (1, 1, 71, True), (2, 1, 72, True), (3, 2, 73, False),
     ]  # fmt: skip

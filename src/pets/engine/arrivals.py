@@ -14,10 +14,11 @@ from pets.engine.ledger import Ledger
 from pets.engine.pacing import StopRules
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, OpenQuestions, prompt_of
-from pets.engine.reuse import Reuse
+from pets.engine.reuse import reused_parts
 from pets.errors import BudgetError, InputError, RefusedError, SamplerError
 from pets.questions import Problem
 from pets.samplers import Sampling, Seeds
+from pets.store.cache import TraceCache
 from pets.types import Trace
 
 LOOKING_S = 0.5  # that a settled vote waits at most to learn whether its server stops
@@ -44,8 +45,8 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next; ``reuse`` has traces
-    that need not be asked for."""
+    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next; the ``cache``
+    has traces that need not be asked for."""
 
     allocator: Allocator
     fetcher: Fetcher
@@ -54,7 +55,7 @@ class Wiring:
     stops: StopRules
     asking: Asking
     wake: Callable[[], None]
-    reuse: Reuse | None = None
+    cache: TraceCache | None = None
 
 
 class Arrivals:
@@ -98,8 +99,8 @@ class Arrivals:
     def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
         """Fetch a request in a task, but for traces that an earlier run has paid for."""
         assert group is not None
-        reuse, fetcher = self._wiring.reuse, self._wiring.fetcher
-        for part in (request,) if reuse is None else reuse.parts(request, fetcher.pool):
+        cache, fetcher = self._wiring.cache, self._wiring.fetcher
+        for part in (request,) if cache is None else reused_parts(request, cache, fetcher.pool):
             if part.reused is not None:
                 group.create_task(receiver.delivered(part, [part.reused]))
                 continue

@@ -13,13 +13,13 @@ from pets.engine.pacing import FirstTraces, Pace, Pacing, StopRules
 from pets.engine.progress import ProgressMonitor
 from pets.engine.question import Keep, OpenQuestions
 from pets.engine.reading import Judging, TraceReading
-from pets.engine.reuse import Reuse
 from pets.engine.settlement import Settlement
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.engine.submissions import Places, Submissions
 from pets.questions import Problem
 from pets.store import StoredTrace
+from pets.store.cache import TraceCache
 
 NO_LIMIT = 1 << 30  # traces: those of submissions wait for a place each
 
@@ -37,7 +37,7 @@ def assemble(
     questions: Sequence[Problem] | Comers,
     *,
     keys: Mapping[str, str] | None = None,
-    reuse: Reuse | None = None,
+    cache: TraceCache | None = None,
     ledger: Ledger | None = None,
     past: Past | None = None,
     fetcher: Fetcher | None = None,
@@ -47,7 +47,7 @@ def assemble(
 ) -> Driver:
     """The driver of ``allocator`` over ``sources`` as the spec says; ``questions`` are a batch's, or come one by one.
 
-    Seeds follow from the ``keys`` of questions, where they have any, and their traces come from ``reuse`` first.
+    Seeds follow from the ``keys`` of questions, where they have any, and their traces come from the ``cache`` first.
     ``keep`` says what is kept of each question. A run whose first traces cast no vote stops, unless the spec keeps
     going.
     """
@@ -63,7 +63,7 @@ def assemble(
     wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
     seeds = spec.seeds(len(problems))
     asking = Asking(drawn, seeds, reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
-    wiring = Wiring(allocator, fetcher, ledger, opened, stops, asking, wake, reuse)
+    wiring = Wiring(allocator, fetcher, ledger, opened, stops, asking, wake, cache)
     awaited = () if past is None else past(wiring, costs)
     judging = Judging(Fetcher([sources.judge]) if sources.judge else fetcher, fetcher.faults)
     soft_temperature = drawn.temperature if reading.soft else None

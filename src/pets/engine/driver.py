@@ -12,7 +12,6 @@ import asyncio
 import gc
 from collections.abc import AsyncIterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import starmap
 
 from pets.core.allocator import Allocator
 from pets.engine.arrivals import Arrivals
@@ -116,7 +115,7 @@ class Driver:
             if launches:
                 self.pacing.asked(self.allocator)
             full = len(launches) == room
-            declined = sum(starmap(self._start, self.questions.group(launches)))
+            declined = sum(self._start(*part) for part in self.questions.group(launches))
             if not declined and (full or not self.pacing.next_wave(self.allocator)):
                 break  # else there is room, or a wave, again
         if self.questions.idle and (ending is not None or not full):

@@ -20,7 +20,6 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
-from operator import attrgetter
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -38,7 +37,6 @@ from pets.types import SoftVote
 
 QUICK_QUESTION_S = 1.0  # of processor time, for comparing a question's answers; most take a few hundredths
 LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the event loop
-TEXT_OF = attrgetter("text")
 LOOK_S = 0.1  # between two looks at a reading's processor time
 LAST_READING_S = 1.0  # by the clock, that readings have once the run is to end
 CLOCK_PER_CPU = 20.0  # seconds by the clock for one of processor time, where the system does not tell a thread's
@@ -67,7 +65,7 @@ class ReadingThreads:
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
         """The answer of each trace, whose class is known then; one that was given up is ``UNREAD`` in the list."""
         answer_type = question.answer_type
-        long = not answer_type.reads_at_once or sum(map(len, map(TEXT_OF, completions))) > LONG_READ_CHARS
+        long = not answer_type.reads_at_once or sum([len(c.text) for c in completions]) > LONG_READ_CHARS
         if not long and not answer_type.merges:
             return question.read(completions)
         async with question.reading:

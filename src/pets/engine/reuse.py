@@ -47,26 +47,19 @@ def parts_of(request: TraceRequest, held: Mapping[int, Completion]) -> Iterator[
             yield replace(request.part(offset, 1), reused=held[request.first + offset])
 
 
-class Reuse:
-    """Takes what a cache holds of the launches of a run, in launch order, at the cost that is recorded."""
-
-    def __init__(self, cache: TraceCache) -> None:
-        self.cache = cache
-
-    def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[TraceRequest]:
-        """The request in parts, as :func:`parts_of` has them, with the servers that gave what is held."""
-        traces: dict[int, StoredTrace] = {}
-        for offset in range(request.size):
-            endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]
-            trace = self.cache.find(request.question, request.first + offset, endpoints)
-            if trace is not None:
-                traces[request.first + offset] = trace
-        held = {number: _completion(trace, pool) for number, trace in traces.items()}
-        for part in parts_of(request, held):
-            if part.reused is not None:
-                trace = traces[part.first]
-                part.endpoint, part.seconds = pool.endpoints[trace.endpoint], trace.seconds
-            yield part
+def reused_parts(request: TraceRequest, cache: TraceCache, pool: EndpointPool) -> Iterator[TraceRequest]:
+    """A run's request in parts, as :func:`parts_of` has them; what a cache holds is at the cost that is recorded."""
+    traces: dict[int, StoredTrace] = {}
+    for offset in range(request.size):
+        endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]
+        if (trace := cache.find(request.question, request.first + offset, endpoints)) is not None:
+            traces[trace.number] = trace
+    held = {number: _completion(trace, pool) for number, trace in traces.items()}
+    for part in parts_of(request, held):
+        if part.reused is not None:
+            trace = traces[part.first]
+            part.endpoint, part.seconds = pool.endpoints[trace.endpoint], trace.seconds
+        yield part
 
 
 def _completion(trace: StoredTrace, pool: EndpointPool) -> Completion:

@@ -27,7 +27,6 @@ from pets.engine.resume import (
     reopen_run,
     stored_totals,
 )
-from pets.engine.reuse import Reuse
 from pets.engine.sources import Endpoints, Keys, LiveRun, Samplers, Servers
 from pets.engine.spec import BATCH_HURRY, RunOptions, RunSpec
 from pets.errors import JobLeftError, StateError
@@ -293,7 +292,7 @@ class Engine(LiveRun):
             self.sources,
             problems,
             keys=self._opened.keys,
-            reuse=None if self.cache is None else Reuse(self.cache),
+            cache=self.cache,
             ledger=self._ledger,
             past=None if past is None else partial(past.adopt, on_trace=self._totals.add),
             fetcher=fetcher_of(spec, self.sources, leaves_jobs=leaves_jobs),
