@@ -7,9 +7,10 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pets.core.allocator import Allocator
-from pets.engine.fetch import Fetcher, Receiver, TraceRequest
+from pets.engine.fetch import Fetcher, TraceRequest
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import StopRules
 from pets.engine.progress import policy_certificate
@@ -21,10 +22,13 @@ from pets.samplers import Sampling, Seeds
 from pets.store.cache import TraceCache
 from pets.types import Trace
 
+if TYPE_CHECKING:
+    from pets.engine.settlement import Settlement
+
 LOOKING_S = 0.5  # that a settled vote waits at most to learn whether its server stops
 
-AwaitedLaunches = tuple[str, range, Sequence[int]]
-"""Launches of an earlier process that are on their way: a question, their numbers, what is held for each."""
+PendingLaunches = tuple[str, range]
+"""Launches of an earlier process that are on their way: a question, and their numbers in one request of a job."""
 
 OnAnswer = Callable[[Answer, OpenQuestion | None], None]
 """Takes an answer and its question; ``None`` for one that was not asked."""
@@ -65,11 +69,11 @@ class Arrivals:
     first.
     """
 
-    def __init__(self, wiring: Wiring, launches: Iterable[AwaitedLaunches] = ()) -> None:
+    def __init__(self, wiring: Wiring, launches: Iterable[PendingLaunches] = ()) -> None:
         self._wiring, self._launches = wiring, list(launches)
         self._requests: dict[str, dict[asyncio.Task[None], TraceRequest]] = {}  # on their way, by question
 
-    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[AwaitedLaunches]:
+    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[PendingLaunches]:
         """The driver begins to run; the launches that are on their way already, once each."""
         launches, self._launches = self._launches, []
         return launches
@@ -96,7 +100,7 @@ class Arrivals:
         request.position, request.streamed = position, self._wiring.allocator.is_hurried(id)
         return request
 
-    def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
+    def start(self, request: TraceRequest, receiver: "Settlement", group: asyncio.TaskGroup | None) -> None:
         """Fetch a request in a task, but for traces that an earlier run has paid for."""
         assert group is not None
         cache, fetcher = self._wiring.cache, self._wiring.fetcher
@@ -185,7 +189,7 @@ class StreamArrivals(Arrivals):
         self._task: asyncio.Task[None] | None = None
         self._admitting = False  # a question was taken from the source and will be open
 
-    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[AwaitedLaunches]:
+    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[PendingLaunches]:
         """Take in questions from now on."""
         assert problems is not None
         self._room = asyncio.Semaphore(max(0, self._most - len(self._wiring.questions.by_id)))
@@ -197,11 +201,9 @@ class StreamArrivals(Arrivals):
 
     @property
     def arriving(self) -> bool:
-        """Whether more questions may come, or one is open."""
         return bool(self._wiring.questions.by_id) or not (self._task is None or self._task.done())
 
     def stop(self) -> None:
-        """Take in no more questions; those that are open are asked to their end."""
         if self._task is not None and not self._admitting:
             self._task.cancel()
         self._most = 0

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, CostEstimator, UnitCost
-from pets.engine.arrivals import Arrivals, Asking, Wiring
-from pets.engine.batch import BatchFetcher, PendingLaunches
+from pets.engine.arrivals import Arrivals, Asking, PendingLaunches, Wiring
+from pets.engine.batch import BatchFetcher
 from pets.engine.driver import Driver
 from pets.engine.fetch import OUTAGE_PATIENCE_S, Fetcher
 from pets.engine.ledger import Ledger
@@ -70,11 +70,7 @@ def assemble(
     traces = TraceReading(wiring, judging if sources.samplers else None, soft_temperature)
     pace, hurry_said = pace or Pace(spec.pacing.in_flight), spec.pacing.hurry is not None
     pacing = Pacing(pace, stops, opened, ledger, costs, hurry_said=hurry_said)
-    if callable(questions):
-        arrivals = questions(wiring)
-    else:
-        held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
-        arrivals = Arrivals(wiring, held)
+    arrivals = questions(wiring) if callable(questions) else Arrivals(wiring, awaited)
     settlement = Settlement(wiring, arrivals, traces, costs, kind, sources.first, on_trace)
     # A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
     several = isinstance(costs, UnitCost) or bool(drawn.top_logprobs) or fetcher.shares_prompts

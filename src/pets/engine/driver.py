@@ -60,7 +60,8 @@ class Driver:
             with collected_apart():
                 async with asyncio.TaskGroup() as group:
                     self._group = group
-                    for id, numbers, holds in self.arrivals.begin(group, problems):
+                    for id, numbers in self.arrivals.begin(group, problems):
+                        holds = [self.settlement.costs.reserve(id) for _ in numbers]
                         self._start(self.questions.get(id), numbers, holds)
                     await self._loop()
         except BaseExceptionGroup as errors:

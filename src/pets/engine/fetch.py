@@ -40,7 +40,7 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, repeat
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pets.core.budget import Budget
 from pets.engine.endpoints import Endpoint, EndpointPool
@@ -49,6 +49,9 @@ from pets.prompts import text_bytes
 from pets.samplers import Completion, Prompt, Sampler, Sampling, Written
 from pets.store import StoredTrace
 from pets.types import Launch
+
+if TYPE_CHECKING:
+    from pets.engine.settlement import Settlement
 
 LOGGER = logging.getLogger("pets.engine")
 T = TypeVar("T")
@@ -88,7 +91,7 @@ class TraceRequest:
     lost: int = 0  # tries that were charged
     lost_cost: int = 0  # what the tokens of those cost, for each launch
     refused_n: int = 0  # a larger n that the server would not take
-    owner: Any = None  # the receiver's own
+    owner: Any = None  # its open question
     context: object = None  # what the ledger is to know of the payer
     entry: Any = None  # the ledger's own
     estimated: int = 0  # traces whose tokens no server told
@@ -146,31 +149,6 @@ class Outage:
     def is_unreachable(self) -> bool:
         """Whether nobody is there; else servers answer, and with errors alone."""
         return isinstance(self.error, UnreachableError)
-
-
-class Receiver(Protocol):
-    """Who pays for a request and takes what comes; see :class:`~pets.engine.settlement.Settlement`."""
-
-    async def opened(self, request: TraceRequest) -> bool:
-        """Reserve an attempt, durably, before it is sent; False where it cannot be paid for."""
-
-    async def delivered(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
-        """Traces that came back for the first launches of the request."""
-
-    def released(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """An attempt that was not sampled, or what a reply left out: free, and it will be tried again."""
-
-    async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
-        """An attempt that may have been sampled: charged, if the budget pays for another one, which the value says."""
-
-    async def failed(self, request: TraceRequest, error: SamplerError) -> None:
-        """The last attempt may have been sampled: charged, and its launches are given up."""
-
-    async def given_up(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """Launches are given up, of which the last attempt was not sampled or never sent."""
-
-    def abandoned(self, request: TraceRequest) -> None:
-        """Nobody waits any more for an attempt in flight: charged, for what was written of it where that is known."""
 
 
 class Fetcher:
@@ -302,7 +280,7 @@ class Fetcher:
         assert outcome
         return outcome[0]
 
-    async def fetch(self, request: TraceRequest, receiver: Receiver) -> None:
+    async def fetch(self, request: TraceRequest, receiver: "Settlement") -> None:
         """Ask until every launch of the request has come back or is given up."""
         clock, turn = asyncio.get_running_loop().time, request.turn
         last: Endpoint | None = None
@@ -353,7 +331,9 @@ class Fetcher:
             if not self._active[request.question]:
                 del self._active[request.question]
 
-    async def _fetch_rest(self, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver) -> None:
+    async def _fetch_rest(
+        self, request: TraceRequest, completions: Sequence[Completion], receiver: "Settlement"
+    ) -> None:
         """Deliver what came of a request, and ask for the rest of it."""
         self.faults["fewer choices"] += 1
         rest = request.part(len(completions), request.size - len(completions))
@@ -380,7 +360,7 @@ class Fetcher:
             return None
 
     async def attempt(
-        self, endpoint: Endpoint, request: TraceRequest, receiver: Receiver | None = None
+        self, endpoint: Endpoint, request: TraceRequest, receiver: "Settlement | None" = None
     ) -> list[Completion] | SamplerError | None:
         """One attempt: what came, or what went wrong in a way that may pass or concerns this request alone.
 
@@ -429,7 +409,7 @@ class Fetcher:
             if number:
                 self.faults[name] += number
 
-    async def _fetch_parts(self, request: TraceRequest, size: int, receiver: Receiver) -> None:
+    async def _fetch_parts(self, request: TraceRequest, size: int, receiver: "Settlement") -> None:
         async with asyncio.TaskGroup() as group:
             for part in request.split(size):
                 group.create_task(self.fetch(part, receiver))
@@ -460,7 +440,7 @@ class Fetcher:
             LOGGER.warning("%s fails%s: the other models take its turns while it does.", name, why)
 
     async def _on_refused(
-        self, request: TraceRequest, error: RefusedError, endpoint: Endpoint, receiver: Receiver
+        self, request: TraceRequest, error: RefusedError, endpoint: Endpoint, receiver: "Settlement"
     ) -> bool:
         """Fewer at a time, where several were asked for; else the question's own fault, or everybody's.
 
@@ -480,7 +460,7 @@ class Fetcher:
         return False
 
     async def _may_retry(
-        self, request: TraceRequest, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
+        self, request: TraceRequest, error: SamplerError, receiver: "Settlement", begun: float, waiting_since: float
     ) -> bool:
         """Settle a failed attempt; False where there is no other."""
         if self.failed(self.pool_for(request.prompt), error, request.seconds, request.size):
@@ -509,7 +489,7 @@ class Fetcher:
         receiver.released(request, error)
         return True
 
-    async def _declined(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> bool:
+    async def _declined(self, request: TraceRequest, error: SamplerError, receiver: "Settlement") -> bool:
         """The model will not take a request, and nothing was paid: whether another one can; else it is given up."""
         if not self.pool.takers(request.turn, request.attempt + 1):
             await receiver.given_up(request, error)

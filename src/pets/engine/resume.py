@@ -21,8 +21,8 @@ from pets.core.budget import Budget, CostEstimator, UnitCost
 from pets.core.money import Currency, amount_words
 from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
-from pets.engine.arrivals import Wiring
-from pets.engine.batch import NO_JUDGE, JobLedger, PendingLaunches, batch_samplers, batched, launches_in_jobs
+from pets.engine.arrivals import PendingLaunches, Wiring
+from pets.engine.batch import NO_JUDGE, JobLedger, batch_samplers, batched, launches_in_jobs
 from pets.engine.budget import Amount, currency_of, model_name, total_of
 from pets.engine.ledger import RunLedger
 from pets.engine.pacing import Pace, pace_of

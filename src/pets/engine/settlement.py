@@ -14,7 +14,7 @@ from itertools import repeat
 from pets.answers.base import Reading
 from pets.core.budget import WHOLE, CostEstimator, UnitCost, cancelled_part, mean_trace
 from pets.engine.arrivals import Arrivals, Wiring
-from pets.engine.fetch import FATAL_STATUSES, Receiver, TraceRequest
+from pets.engine.fetch import FATAL_STATUSES, TraceRequest
 from pets.engine.question import OpenQuestion
 from pets.engine.reading import TraceReading, soft_vote
 from pets.errors import BudgetError, RefusedError, SamplerError
@@ -29,8 +29,8 @@ Ended = tuple[TraceRequest, StoredTrace | None]
 GIVEN_UP = "trace given up after its last try"  # a fault's name
 
 
-class Settlement(Receiver):
-    """Settles the requests of a driver.
+class Settlement:
+    """Settles the requests of a driver: pays for what a fetcher sends, and takes what comes.
 
     ``confidence`` is the kind that votes are weighted by, ``first_endpoint`` the first endpoint's place among all that
     the run has asked. ``on_trace`` is called with every trace that was counted.
@@ -68,6 +68,7 @@ class Settlement(Receiver):
         return launches
 
     async def opened(self, request: TraceRequest) -> bool:
+        """Reserve an attempt, durably, before it is sent; False where it cannot be paid for."""
         try:
             await self._ledger.opened(request)
         except BudgetError as error:
@@ -78,7 +79,7 @@ class Settlement(Receiver):
     # -- when it is back ------------------------------------------------------------------------------------------
 
     async def delivered(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
-        """Traces that came back are read, written down, then told."""
+        """Traces that came back for the first launches of a request: read, written down, then told."""
         question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
         try:
@@ -111,6 +112,7 @@ class Settlement(Receiver):
         self._wake()
 
     def released(self, request: TraceRequest, error: SamplerError | None) -> None:
+        """An attempt that was not sampled, or what a reply left out: free, and it will be tried again."""
         self._ledger.released(request)
         if error is not None:
             self._arrivals.failed(request.owner, error)
@@ -118,6 +120,7 @@ class Settlement(Receiver):
                 self._arrivals.turned_away()
 
     async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
+        """An attempt that may have been sampled: charged, if the budget pays for another one, which the value says."""
         self._arrivals.failed(request.owner, error)
         lost = self._attempt(request)
         if request.question in self._questions.by_id and not self._allocator.charge(lost):
@@ -128,7 +131,7 @@ class Settlement(Receiver):
         return True
 
     async def failed(self, request: TraceRequest, error: SamplerError) -> None:
-        """The last attempt is charged and casts no vote."""
+        """The last attempt may have been sampled: charged, and its launches are given up, without a vote."""
         request.settling = True  # a race that is settled while this is written takes nothing back of it
         self._arrivals.failed(request.owner, error)
         self._fetcher.faults[GIVEN_UP] += request.size
@@ -141,7 +144,7 @@ class Settlement(Receiver):
         self._wake()
 
     async def given_up(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """What was not charged is given back."""
+        """Launches are given up, of which the last attempt was not sampled or never sent: it is given back."""
         request.settling = True
         question: OpenQuestion = request.owner
         if error is not None:
@@ -165,6 +168,7 @@ class Settlement(Receiver):
         self._wake()
 
     def abandoned(self, request: TraceRequest) -> None:
+        """Nobody waits any more for an attempt in flight: charged, for what was written of it where that is known."""
         if self._stops.turned_away:
             self._ledger.released(request)
             return

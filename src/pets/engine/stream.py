@@ -19,9 +19,8 @@ from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Window
 from pets.core.tally import K0
-from pets.engine.arrivals import StreamArrivals, Wiring
+from pets.engine.arrivals import PendingLaunches, StreamArrivals, Wiring
 from pets.engine.assemble import Costs, assemble, costs_of
-from pets.engine.batch import PendingLaunches
 from pets.engine.budget import Amount, currency_of, total_of
 from pets.engine.driver import Driver
 from pets.engine.ledger import RunLedger

@@ -19,10 +19,11 @@ from typing import Literal
 from pets.answers.base import AnswerType
 from pets.core.tally import K0
 from pets.engine.arrivals import Arrivals, Wiring
-from pets.engine.fetch import Receiver, TraceRequest
+from pets.engine.fetch import TraceRequest
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, TraceReader
 from pets.engine.reuse import parts_of
+from pets.engine.settlement import Settlement
 from pets.errors import BudgetError, BusyError, RefusedError, SamplerError, first_error
 from pets.questions import Problem
 from pets.samplers import Completion, Sampling
@@ -91,7 +92,7 @@ class Submissions(Arrivals):
     Traces wait for ``places``; ``receiver`` settles them.
     """
 
-    def __init__(self, wiring: Wiring, places: "Places", receiver: Callable[[], Receiver]) -> None:
+    def __init__(self, wiring: Wiring, places: "Places", receiver: Callable[[], Settlement]) -> None:
         self.votes: dict[str, SubmittedVote] = {}
         """Those under way, by id."""
         self.places = places
@@ -149,7 +150,7 @@ class Submissions(Arrivals):
         finally:
             self._wiring.questions.back(vote.question)
 
-    async def _fetch(self, vote: SubmittedVote, request: TraceRequest, receiver: Receiver) -> None:
+    async def _fetch(self, vote: SubmittedVote, request: TraceRequest, receiver: Settlement) -> None:
         """Fetch a request once there is a place for it; where there are fewer places than traces, a part of it."""
         if request.reused is not None:
             return await receiver.delivered(request, [request.reused])
@@ -206,7 +207,6 @@ class Submissions(Arrivals):
         return allowed
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
-        """The request for launches of a question from number ``first`` on."""
         limits = self.votes[question.id].limits
         prompt, seed = question.problem.prompt, limits.seed + first
         return TraceRequest(
@@ -223,7 +223,7 @@ class Submissions(Arrivals):
             streamed=not limits.single and self._wiring.allocator.is_hurried(question.id),
         )
 
-    def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
+    def start(self, request: TraceRequest, receiver: Settlement, group: asyncio.TaskGroup | None) -> None:
         """Fetch a request in a task that ends with its vote."""
         vote = self.votes[request.question]
         assert vote.tasks is not None
