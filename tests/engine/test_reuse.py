@@ -9,13 +9,14 @@ from dataclasses import replace
 import pytest
 
 from pets.engine import Engine
+from pets.engine.arrivals import reused_parts
 from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import TraceRequest
-from pets.engine.reuse import most_to_pay, reused_parts
 from pets.errors import ReplyError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Store, StoredTrace
+from pets.store.cache import CachedCounts
 
 
 class Named(Sampler):
@@ -102,7 +103,7 @@ def test_what_is_to_pay_at_most_is_the_dearest_way_to_spend_the_budget():
         dearest = max(
             sum(max(0, n - traces) for n, traces in zip(way, stock, strict=True)) for way in ways if sum(way) <= budget
         )
-        bound = most_to_pay(held, budget, questions, cap, len(held) if once else 0)
+        bound = CachedCounts(held).most_to_pay(budget, questions, cap, len(held) if once else 0)
         assert dearest <= bound <= dearest + (0 if once else len(held))
 
 

@@ -23,7 +23,6 @@ from pets.core.money import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
 from pets.engine.progress import AnswerSummary, ExpectedConsistency, levels_words, no_vote_words, wilson
-from pets.engine.reuse import most_to_pay
 from pets.engine.sources import LiveRun
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.policies.uniform import Uniform
@@ -117,7 +116,7 @@ def _to_pay_words(engine: Engine, held: CachedCounts) -> str:
         even = -(-total // questions)
         cap = min(even, cap or even) if isinstance(policy, Uniform) else cap
         asked_once = 0 if policy.solitary else len(held.by_question)  # a policy that looks at others asks all of them
-        most, cost = min(total, most_to_pay(held.by_question, total, questions, cap, asked_once)), held.traces
+        most, cost = min(total, held.most_to_pay(total, questions, cap, asked_once)), held.traces
     words = f"at most {amount_words(*currency.shown(most))} more to pay"
     least = max(0, total - cost)
     return words if least >= most else f"{words}, {amount_words(*currency.shown(least))} if all of these are taken"

@@ -4,21 +4,22 @@ An arrival also decides how its questions are asked, and what happens when the p
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pets.core.allocator import Allocator
+from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import Fetcher, TraceRequest
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import StopRules
 from pets.engine.progress import policy_certificate
-from pets.engine.question import Answer, OpenQuestion, OpenQuestions, prompt_of
-from pets.engine.reuse import reused_parts
+from pets.engine.question import UNREAD, Answer, OpenQuestion, OpenQuestions, prompt_of
 from pets.errors import BudgetError, InputError, RefusedError, SamplerError
 from pets.questions import Problem
-from pets.samplers import Sampling, Seeds
+from pets.samplers import Completion, Sampling, Seeds
+from pets.store import StoredTrace
 from pets.store.cache import TraceCache
 from pets.types import Trace
 
@@ -274,3 +275,30 @@ class StreamArrivals(Arrivals):
         self._wiring.ledger.answered(id)
         allocator.withdraw(id)
         self._wiring.stops.failures.pop(id, None)  # a stream may never end
+
+
+def reused_parts(request: TraceRequest, cache: TraceCache, pool: EndpointPool) -> Iterator[TraceRequest]:
+    """A run's request in parts; what the cache holds of it is there already, at the cost that is recorded."""
+    traces: dict[int, StoredTrace] = {}
+    held: dict[int, Completion] = {}
+    for number in range(request.first, request.first + request.size):
+        endpoints = [endpoint.number for endpoint in pool.takers(request.position + number)]
+        trace = cache.find(request.question, number, endpoints)
+        if trace is not None:
+            sampler, traces[number] = pool.endpoints[trace.endpoint].sampler, trace
+            held[number] = Completion(
+                trace.text,
+                "stop" if trace.finish == UNREAD else trace.finish,
+                trace.tokens,
+                trace.prompt_tokens,
+                trace.confidences,
+                cached_tokens=trace.cached_tokens,
+                model=sampler.model,
+                currency=sampler.currency,
+                reused_from=trace.reused_from,
+            )
+    for part in request.parts_with(held):
+        if part.reused is not None:
+            trace = traces[part.first]
+            part.endpoint, part.seconds = pool.endpoints[trace.endpoint], trace.seconds
+        yield part

@@ -37,7 +37,7 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -134,6 +134,19 @@ class TraceRequest:
             return
         for start in range(0, self.size, size):
             yield self.part(start, min(size, self.size - start))
+
+    def parts_with(self, held: Mapping[int, Completion]) -> Iterator["TraceRequest"]:
+        """In parts: every trace that is ``held``, by launch number, alone; together what is to be asked for."""
+        if not held:
+            yield self
+            return
+        for is_held, group in groupby(range(self.size), lambda offset: self.first + offset in held):
+            offsets = list(group)
+            if is_held:
+                for offset in offsets:
+                    yield replace(self.part(offset, 1), reused=held[self.first + offset])
+            else:
+                yield self.part(offsets[0], len(offsets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import TraceRequest
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, TraceReader
-from pets.engine.reuse import parts_of
 from pets.engine.settlement import Settlement
 from pets.errors import BudgetError, BusyError, RefusedError, SamplerError, first_error
 from pets.questions import Problem
@@ -145,7 +144,7 @@ class Submissions(Arrivals):
         vote.launched = 1
         self._wiring.questions.launched(vote.question, 1)
         try:
-            (request,) = parts_of(self.request(vote.question, 0, (1,)), vote.limits.held)
+            (request,) = self.request(vote.question, 0, (1,)).parts_with(vote.limits.held)
             await self._fetch(vote, request, self._receiver())
         finally:
             self._wiring.questions.back(vote.question)
@@ -227,7 +226,7 @@ class Submissions(Arrivals):
         """Fetch a request in a task that ends with its vote."""
         vote = self.votes[request.question]
         assert vote.tasks is not None
-        for part in parts_of(request, vote.limits.held):
+        for part in request.parts_with(vote.limits.held):
             work = self._fetch(vote, part, receiver)
             try:
                 self._track(part, vote.tasks.create_task(work))
