@@ -12,7 +12,7 @@ from pets.engine.ledger import Ledger
 from pets.engine.pacing import FirstTraces, Pace, Pacing, StopRules
 from pets.engine.progress import ProgressMonitor
 from pets.engine.question import Keep, OpenQuestions
-from pets.engine.reading import Judging, TraceReading
+from pets.engine.reading import TraceReading
 from pets.engine.settlement import Settlement
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
@@ -65,9 +65,9 @@ def assemble(
     asking = Asking(drawn, seeds, reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
     wiring = Wiring(allocator, fetcher, ledger, opened, stops, asking, wake, cache)
     awaited = () if past is None else past(wiring, costs)
-    judging = Judging(Fetcher([sources.judge]) if sources.judge else fetcher, fetcher.faults)
+    judge = Fetcher([sources.judge]) if sources.judge else fetcher
     soft_temperature = drawn.temperature if reading.soft else None
-    traces = TraceReading(wiring, judging if sources.samplers else None, soft_temperature)
+    traces = TraceReading(wiring, judge if sources.samplers else None, soft_temperature)
     pace, hurry_said = pace or Pace(spec.pacing.in_flight), spec.pacing.hurry is not None
     pacing = Pacing(pace, stops, opened, ledger, costs, hurry_said=hurry_said)
     arrivals = questions(wiring) if callable(questions) else Arrivals(wiring, awaited)
