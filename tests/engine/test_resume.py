@@ -342,7 +342,7 @@ def test_a_driver_takes_in_all_that_was_paid_for(tmp_path):
             allocator,
             Sources([Scripted()]),
             problems,
-            past=lambda wiring, costs: past.adopt(wiring, costs, counted.append),
+            past=lambda wiring: past.adopt(wiring, counted.append),
         )
     assert driver.allocator.told == len(counted) == 3 and allocator.budget.spent == 3
     assert allocator.tally("a").counts == (1,) and not past.awaited

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pets.core.allocator import Allocator
+from pets.core.budget import CostEstimator, UnitCost
 from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import Fetcher, TraceRequest
 from pets.engine.ledger import Ledger
@@ -59,6 +60,7 @@ class Wiring:
     questions: OpenQuestions
     stops: StopRules
     asking: Asking
+    costs: CostEstimator | UnitCost
     wake: Callable[[], None]
     cache: TraceCache | None = None
 

@@ -23,8 +23,7 @@ from pets.store.cache import TraceCache
 
 NO_LIMIT = 1 << 30  # traces: those of submissions wait for a place each
 
-Costs = CostEstimator | UnitCost
-Past = Callable[[Wiring, Costs], Sequence[PendingLaunches]]
+Past = Callable[[Wiring], Sequence[PendingLaunches]]
 """Lets the parts of a driver take in what an earlier process has paid for; the launches that are on their way."""
 Comers = Callable[[Wiring], Arrivals]
 """Makes what takes in questions as they come."""
@@ -63,18 +62,18 @@ def assemble(
     wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
     seeds = spec.seeds(len(problems))
     asking = Asking(drawn, seeds, reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
-    wiring = Wiring(allocator, fetcher, ledger, opened, stops, asking, wake, cache)
-    awaited = () if past is None else past(wiring, costs)
+    wiring = Wiring(allocator, fetcher, ledger, opened, stops, asking, costs, wake, cache)
+    awaited = () if past is None else past(wiring)
     judge = Fetcher([sources.judge]) if sources.judge else fetcher
     soft_temperature = drawn.temperature if reading.soft else None
     traces = TraceReading(wiring, judge if sources.samplers else None, soft_temperature)
-    pace, hurry_said = pace or Pace(spec.pacing.in_flight), spec.pacing.hurry is not None
-    pacing = Pacing(pace, stops, opened, ledger, costs, hurry_said=hurry_said)
+    pace = pace or Pace(spec.pacing.in_flight)
+    pacing = Pacing(wiring, pace, hurry_said=spec.pacing.hurry is not None)
     arrivals = questions(wiring) if callable(questions) else Arrivals(wiring, awaited)
-    settlement = Settlement(wiring, arrivals, traces, costs, kind, sources.first, on_trace)
+    settlement = Settlement(wiring, arrivals, traces, kind, sources.first, on_trace)
     # A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
     several = isinstance(costs, UnitCost) or bool(drawn.top_logprobs) or fetcher.shares_prompts
-    driver = Driver(allocator, fetcher, opened, arrivals, pacing, stops, settlement, n_with_tokens=several)
+    driver = Driver(wiring, arrivals, pacing, settlement, n_with_tokens=several)
     return driver
 
 
@@ -115,7 +114,7 @@ def fetcher_of(
     )
 
 
-def costs_of(spec: RunSpec, budget: Budget) -> Costs:
+def costs_of(spec: RunSpec, budget: Budget) -> CostEstimator | UnitCost:
     """What admits launches; refused where the budget pays for no trace."""
     if budget.currency.counts_traces:
         return UnitCost()

@@ -17,7 +17,7 @@ from pets._version import __version__
 from pets.answers.judge import MAX_PROMPT_TOKENS
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, CostEstimator, UnitCost
+from pets.core.budget import Budget, CostEstimator
 from pets.core.money import Currency, amount_words
 from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
@@ -620,11 +620,7 @@ class PastRun:
             run.write([], [], dropped=never_sent)
 
     def adopt(
-        self,
-        wiring: Wiring,
-        costs: CostEstimator | UnitCost,
-        on_trace: Callable[[StoredTrace], None],
-        labels: Labels | None = None,
+        self, wiring: Wiring, on_trace: Callable[[StoredTrace], None], labels: Labels | None = None
     ) -> Sequence[PendingLaunches]:
         """Take in all that was paid for, each trace with a call of ``on_trace``; the launches that are awaited.
 
@@ -641,10 +637,10 @@ class PastRun:
         pending = [Launch(id, number) for id, numbers in self.awaited for number in numbers]
         kind, labels = self._spec.confidence_kind, labels or wiring.questions.labels_of
         adopt_run(wiring.allocator, run, labels, kind, pending, whole_wave=self._whole_wave)
-        if isinstance(costs, CostEstimator):
+        if isinstance(wiring.costs, CostEstimator):
             for trace in run.traces(texts=False):
                 if trace.part is None:
-                    costs.learn(trace.question, currency.cost(trace))
+                    wiring.costs.learn(trace.question, currency.cost(trace))
         return self.awaited
 
     def _read_again(self) -> None:

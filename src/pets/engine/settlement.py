@@ -9,10 +9,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import repeat
 
 from pets.answers.base import Reading
-from pets.core.budget import WHOLE, CostEstimator, UnitCost, cancelled_part, mean_trace
+from pets.core.budget import WHOLE, UnitCost, cancelled_part, mean_trace
 from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import FATAL_STATUSES, TraceRequest
 from pets.engine.question import OpenQuestion
@@ -41,14 +40,13 @@ class Settlement:
         wiring: Wiring,
         arrivals: Arrivals,
         reading: TraceReading,
-        costs: CostEstimator | UnitCost,
         confidence: str | None = None,
         first_endpoint: int = 0,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
     ) -> None:
         self.traces_abandoned = 0
         """Traces that were in flight, or not read yet, when the run was broken off: charged."""
-        self.reading, self.costs = reading, costs
+        self.reading, self.costs = reading, wiring.costs
         self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
         self._stops, self._fetcher, self._wake = wiring.stops, wiring.fetcher, wiring.wake
         self._arrivals = arrivals
@@ -61,7 +59,7 @@ class Settlement:
     def reserve(self, room: int) -> list[tuple[Launch, int]]:
         """Up to ``room`` launches that the allocator wants now, and what is held for each."""
         if isinstance(self.costs, UnitCost):
-            return list(zip(self._allocator.ask(room), repeat(1), strict=False))
+            return [(launch, 1) for launch in self._allocator.ask(room)]
         launches: list[tuple[Launch, int]] = []
         while len(launches) < room and self.costs.can_launch() and (launched := self._allocator.ask()):
             launches.append((launched[0], self.costs.reserve(launched[0].question)))

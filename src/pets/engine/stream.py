@@ -20,7 +20,7 @@ from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Window
 from pets.core.tally import K0
 from pets.engine.arrivals import PendingLaunches, StreamArrivals, Wiring
-from pets.engine.assemble import Costs, assemble, costs_of
+from pets.engine.assemble import assemble, costs_of
 from pets.engine.budget import Amount, currency_of, total_of
 from pets.engine.driver import Driver
 from pets.engine.ledger import RunLedger
@@ -230,14 +230,14 @@ class Stream(LiveRun):
             if drift.alarmed_at == drift.seen:
                 self._on_alarm(drift)
 
-    def _adopt(self, past: OpenedRun, wiring: Wiring, costs: Costs) -> Sequence[PendingLaunches]:
+    def _adopt(self, past: OpenedRun, wiring: Wiring) -> Sequence[PendingLaunches]:
         """Everything that was paid for; answered questions are over, the others are opened again."""
         run, questions, allocator = past.run, wiring.questions, wiring.allocator
         assert run is not None
         asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(past.problems)}
         allocator.add(*(question.question for question in asked.values()))
         paid = PastRun(run, self.spec, past.problems, {}, past.sources.first)
-        paid.adopt(wiring, costs, self._totals.add, lambda id, forms: asked[id].restore(forms))
+        paid.adopt(wiring, self._totals.add, lambda id, forms: asked[id].restore(forms))
         answered = run.answered()
         for id, group in group_by_question(run.traces()):
             for trace in group[:K0] if id in answered else group:

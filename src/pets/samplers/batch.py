@@ -200,7 +200,10 @@ class BatchSampler(OpenAISampler):
         fresh: list[_Request] = []
         for request in requests:
             job = self._claims.pop(request.line, None)
-            (fresh if job is None else claimed.setdefault(job.key, (job, []))[1]).append(request)
+            if job is None:
+                fresh.append(request)
+            else:
+                claimed.setdefault(job.key, (job, []))[1].append(request)
         jobs: list[tuple[BatchJob, Sequence[_Request], bool]] = [(job, mine, False) for job, mine in claimed.values()]
         return jobs + [(await self._written(part), part, True) for part in _job_parts(fresh, self.provider.limits)]
 
