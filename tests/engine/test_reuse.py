@@ -1,8 +1,6 @@
 """A trace is paid for once: whatever is edited around a question, what a store holds of it is taken first."""
 
 import asyncio
-import itertools
-import random
 from collections import Counter
 from dataclasses import replace
 
@@ -16,7 +14,6 @@ from pets.errors import ReplyError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
 from pets.store import Store, StoredTrace
-from pets.store.cache import CachedCounts
 
 
 class Named(Sampler):
@@ -88,23 +85,6 @@ def test_what_is_never_sent_to_a_model_costs_nothing_to_change(path, change):
     change = {"policy": "uniform", "problems": questions("abcd"), "budget": "4x", **change}
     solution, answers, _ = run(path, sampler, change.pop("problems"), **change)
     assert sampler.traces == 16 and solution.reused == {1: solution.traces} and all(a.answer for a in answers)
-
-
-def test_what_is_to_pay_at_most_is_the_dearest_way_to_spend_the_budget():
-    rng = random.Random(0)
-    for _ in range(300):
-        held = [rng.randint(1, 4) for _ in range(rng.randint(0, 3))]
-        questions, cap, once = len(held) + rng.randint(0, 2), rng.choice([3, 5]), rng.random() < 0.5
-        if not questions:
-            continue
-        budget = rng.randint(questions, cap * questions)
-        stock = [0] * (questions - len(held)) + held
-        ways = itertools.product(*(range(1 if once or not traces else 0, cap + 1) for traces in stock))
-        dearest = max(
-            sum(max(0, n - traces) for n, traces in zip(way, stock, strict=True)) for way in ways if sum(way) <= budget
-        )
-        bound = CachedCounts(held).most_to_pay(budget, questions, cap, len(held) if once else 0)
-        assert dearest <= bound <= dearest + (0 if once else len(held))
 
 
 def test_a_larger_budget_pays_for_the_rest(path):
