@@ -54,6 +54,7 @@ from pets.store.store import open_database
 GRACE_S = 30  # that open requests get when the gateway stops
 SPARE_CONNECTIONS = 256  # beside two for each question that may be open: pages, metrics, idle ones
 SPARE_FILES = 64
+YOUNG_OBJECTS = 10_000  # that are made before the collector looks at them: most are gone with their request
 EXPOSED_HEADERS = ("retry-after", "x-should-retry", "x-request-id")  # that pages of other origins may read
 PROBE_PATHS = ("/healthz", "/readyz")  # which say nothing of anybody, to whoever asks
 
@@ -154,6 +155,7 @@ def serve(
     """Serve until interrupted; ``ready`` is called with the URL once connections are taken. Port 0 takes a free one."""
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again would hold up requests
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     foreground(_GatewayServer(state, host, grace), host, port, ready)
 
 

@@ -144,7 +144,9 @@ class Share:
         return generate_latest(self._registry)
 
     def _count(self, name: str, amount: float, *labels: str) -> None:
-        self._counter(name, *labels).inc(amount)  # which is shown from now on, with 0 too
+        counter = self._counter(name, *labels)  # which is shown from now on, with 0 too
+        if amount:
+            counter.inc(amount)
 
     def _model(self, name: str | None) -> str:
         """A model's name as a label, which is UTF-8; those beyond MAX_MODELS are counted together."""
