@@ -1,6 +1,6 @@
 """Traces that an earlier run has paid for, delivered in place of requests: nothing is sent for them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
@@ -11,6 +11,7 @@ from pets.engine.question import UNREAD
 from pets.samplers import Completion
 from pets.store import StoredTrace
 from pets.store.cache import TraceCache
+from pets.types import Launch
 
 Held = TypeVar("Held")
 
@@ -48,17 +49,21 @@ def parts_of(request: TraceRequest, traces: Sequence[Held | None]) -> Iterator[t
 
 
 class Reuse:
-    """Takes what a cache holds of the launches of a run, in launch order, at the cost that is recorded."""
+    """Takes what a cache holds of the launches of a run, in launch order, at the cost that is recorded.
 
-    def __init__(self, cache: TraceCache) -> None:
-        self.cache = cache
+    Those that are ``awaited`` are sent already, and paid for when they come.
+    """
+
+    def __init__(self, cache: TraceCache, awaited: Iterable[Launch] = ()) -> None:
+        self.cache, self._awaited = cache, frozenset(awaited)
 
     def parts(self, request: TraceRequest, pool: EndpointPool) -> Iterator[tuple[TraceRequest, StoredTrace | None]]:
         """The request in parts, as :func:`parts_of` has them."""
         traces: list[StoredTrace | None] = []
         for offset in range(request.size):
+            launch = Launch(request.question, request.first + offset)
             endpoints = [endpoint.number for endpoint in pool.takers(request.turn + offset)]
-            traces.append(self.cache.find(request.question, request.first + offset, endpoints))
+            traces.append(None if launch in self._awaited else self.cache.find(*launch, endpoints))
         return parts_of(request, traces)
 
     async def deliver(self, request: TraceRequest, trace: StoredTrace, receiver: Receiver, pool: EndpointPool) -> None:

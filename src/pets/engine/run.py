@@ -285,15 +285,16 @@ class Engine(LiveRun):
                 keys=self._opened.keys,  # a rival is what the same call would have gone on with, had it been there
                 is_rival=lambda run: self.repeatable and run.settings.budget == self.record.budget,
             )
+        awaited = () if past is None else past.awaited_launches
         if self.stored_run is not None:
-            self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, past.awaited if past else ())
+            self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, awaited)
         return assemble(
             spec,
             allocator,
             self.sources,
             problems,
             keys=self._opened.keys,
-            reuse=None if self.cache is None else Reuse(self.cache),
+            reuse=None if self.cache is None else Reuse(self.cache, awaited),
             ledger=self._ledger,
             past=None if past is None else partial(past.adopt, on_trace=self._totals.add),
             fetcher=fetcher_of(spec, self.sources, leaves_jobs=leaves_jobs),
