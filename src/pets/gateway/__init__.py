@@ -12,8 +12,8 @@ ledger_backend.py what it reserves and settles, written in batches; a store that
 ledger_store.py   rows, balances, and what a store of them does
 sqlite_store.py   a file or memory, of one gateway
 shared_store.py   a PostgreSQL, of replicas with one budget
-metrics.py        what is counted, in all and for each key: a Prometheus registry each
-stats.py          the dashboard's numbers, read from a registry, and its snapshots of an hour and a day
+metrics.py        what is counted, in all and for each key: a Prometheus registry each, which the dashboard reads, too
+history.py        its snapshots of an hour and a day
 recent_questions.py  the latest votes in full
 dashboard.py      what the dashboard shows to a key; page/ is the page itself
 pages.py          the paths that only read: dashboard, models, probes, metrics, the OpenAPI description

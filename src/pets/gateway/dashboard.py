@@ -8,9 +8,9 @@ import asyncio
 from typing import Any
 
 from pets.gateway.auth import ANYBODY, ApiKey
+from pets.gateway.history import RESOLUTIONS
 from pets.gateway.ledger import BudgetLimit
 from pets.gateway.state import GatewayState
-from pets.gateway.stats import RESOLUTIONS
 from pets.openai.errors import ApiError
 
 SHOWN_KEYS = 100  # those that have spent most; each is a balance that a shared store is asked for
@@ -26,12 +26,12 @@ class Dashboard:
         """Everything but the history, of the key ``of_key`` where an admin asks for that."""
         name, metrics = self._name(key, of_key), self._state.metrics
         share = metrics.share_of(name)
-        numbers = share.stats.now()
+        numbers = share.now()
         spent_per_second, replica = numbers.pop("spent_per_second"), self._state.ledger.backend.store.replicas
         own = {"name": replica[0]} if replica is not None and key.admin else {}  # which is a machine's
         return numbers | {
-            "at": share.stats.clock(),
-            "started": share.stats.started,
+            "at": share.history.clock(),
+            "started": share.history.started,
             "viewer": {"name": key.name, "admin": key.admin},
             "of_key": name,
             "replica": None if replica is None else {"replicas": replica[1]} | own,
@@ -50,7 +50,7 @@ class Dashboard:
         """The last hour or day, a column for each quantity."""
         if span not in RESOLUTIONS:
             raise ApiError(f"'span' is one of {', '.join(RESOLUTIONS)}.", param="span")
-        return self._state.metrics.share_of(self._name(key, of_key)).stats.columns(span)
+        return self._state.metrics.share_of(self._name(key, of_key)).columns(span)
 
     def question(self, key: ApiKey, id: str) -> dict[str, Any]:
         """One of the latest votes, with its traces."""

@@ -11,10 +11,10 @@ from starlette.types import Receive, Scope, Send
 from pets.errors import PetsError
 from pets.gateway.auth import ApiKey, authenticate, unit_shown
 from pets.gateway.completions import answer_by_vote
+from pets.gateway.metrics import CLIENT_GONE
 from pets.gateway.passthrough import pass_through
 from pets.gateway.requests import CHAT, parse_request
 from pets.gateway.state import GatewayState
-from pets.gateway.stats import CLIENT_GONE
 from pets.gateway.telemetry import LOGGER, span
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
