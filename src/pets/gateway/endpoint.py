@@ -35,6 +35,8 @@ class ApiEndpoint:
         id = secrets.token_hex(12)  # ours: what a client would call itself is not to be trusted
         exchange = Exchange(scope, receive, send, id)
         attributes: dict[str, Any] = {"id": id}  # of the log's row and of the span
+        status: int | None = None  # with which the dashboard counts it, if that is not the response's
+        reason = None  # why it was not answered, as anybody may read it
         try:
             if self._state.stopping:
                 raise ApiError("The gateway is stopping.", status=503, code="stopping", retry_after=1)
@@ -46,18 +48,27 @@ class ApiEndpoint:
         except ClientGoneError:
             exchange.status = exchange.status or CLIENT_GONE
             attributes["gone"] = True
+            status, reason = CLIENT_GONE, "the client went"
         except ApiError as error:
-            attributes["refused"] = error.code or error.message
+            attributes["refused"] = reason = error.code or error.message
+            status = error.status
             await self._refuse(exchange, error, attributes)
         except asyncio.CancelledError:
             attributes["cancelled"] = True
+            status, reason = 0, "broken off by the gateway's end"
             raise
         except PetsError as error:  # a bug's last stop: what PETS raises on purpose is a refusal by now
             attributes["error"] = f"{type(error).__name__}: {error}"
+            reason = "an error of the gateway: its log says which"  # it may name servers
             refusal = ApiError("The gateway cannot answer now.", status=503, retry_after=1)
+            status = refusal.status
             await self._refuse(exchange, refusal, attributes)
         finally:
-            self._record(attributes, exchange.status, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            self._count(attributes, exchange.status if status is None else status, seconds, reason)
+            if LOGGER.isEnabledFor(logging.INFO):
+                row = attributes | {"status": exchange.status, "seconds": round(seconds, 4)}
+                LOGGER.info("request", extra={"fields": row})
 
     async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
         """Answer a request whose body and key are there; ``attributes`` has its id, and takes more for the log."""
@@ -90,21 +101,10 @@ class ApiEndpoint:
         attributes["stream_status"] = error.status
         await exchange.send(b"data: " + error.body() + b"\n\n", end=True)
 
-    def _record(self, attributes: dict[str, Any], status: int, seconds: float) -> None:
-        """Count a request that is over, and log it."""
+    def _count(self, attributes: dict[str, Any], status: int, seconds: float, reason: str | None) -> None:
+        """Count a request that is over; ``reason`` says why it was not answered."""
         kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
-        ended = 0 if attributes.get("cancelled") else attributes.get("stream_status", status)  # what became of it
-        ended = CLIENT_GONE if attributes.get("gone") else ended
-        reasons = {
-            "gone": "the client went",
-            "cancelled": "broken off by the gateway's end",
-            "error": "an error of the gateway: its log says which",  # which may name servers
-        }
-        known = (words for name, words in reasons.items() if attributes.get(name))  # why it was not answered
-        outcome = {"status": ended, "seconds": seconds, "reason": next(known, attributes.get("refused"))}
+        outcome = {"status": status, "seconds": seconds, "reason": reason}
         request = dict.fromkeys(("key", "model")) | {"retries": 0, "kind": kind} | attributes | outcome
         for share in self._state.metrics.shares_of(request["key"]):
             share.record_request(request)
-        if LOGGER.isEnabledFor(logging.INFO):
-            row = attributes | {"status": status, "seconds": round(seconds, 4)}
-            LOGGER.info("request", extra={"fields": row})
