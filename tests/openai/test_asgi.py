@@ -96,7 +96,7 @@ def test_work_ends_with_its_result_after_keep_alives():
                 await asyncio.sleep(0)
             return 7
 
-        assert await client.exchange.run_unless_gone(work(), 0.001, b": hold on\n\n") == 7
+        assert await client.exchange.run_unless_gone(work(), b": hold on\n\n", 0.001) == 7
         assert client.exchange.status == 200 and client.body.startswith(b": hold on\n\n: hold on\n\n")
 
     run(go)
@@ -114,7 +114,7 @@ def test_work_is_cancelled_when_the_client_goes():
                 cancelled.set()
 
         with pytest.raises(ClientGoneError):
-            await client.exchange.run_unless_gone(work(), 60, None)
+            await client.exchange.run_unless_gone(work())
         assert cancelled.is_set() and not client.answers
 
     run(go)

@@ -216,18 +216,15 @@ class CachedKeyStore(KeyStore):
 
     @property
     def required(self) -> bool:
-        """As :attr:`KeyStore.required`."""
         return self._required
 
     def _find(self, digest: str) -> ApiKey | None:
         return self._by_hash.get(digest)
 
     def active(self) -> list[ApiKey]:
-        """As :meth:`KeyStore.active`."""
         return list(self._by_hash.values())
 
     def refresh(self, database: Database) -> None:
-        """Read the keys again."""
         rows = database.all(f"SELECT {COLUMNS}, hash, revoked FROM api_keys")
         self._by_hash = {digest: _key(*about) for *about, digest, revoked in rows if revoked is None}
         self._required = bool(rows)
@@ -335,7 +332,6 @@ def _key(name: str, budget: int | None, admin: int, unit: str | None, *limits: A
 
 
 def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a key as its row has them."""
     budget, rpm, models, window = (fields.get(name) for name in ("budget", "rpm", "models", "window"))
     if budget is not None and budget < 0:
         raise InputError(f"a key's budget is 0 or more; got {budget}.")

@@ -53,7 +53,6 @@ class Dashboard:
         return self._state.metrics.share_of(self._name(key, of_key)).columns(span)
 
     def question(self, key: ApiKey, id: str) -> dict[str, Any]:
-        """One of the latest votes, with its traces."""
         detail = self._state.metrics.recent.find(id, key)
         if detail is None:
             words = "This question is not here: it is no longer kept, or another replica has answered it."

@@ -30,7 +30,6 @@ class ApiEndpoint:
         self._state, self._path = state, path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         started = time.perf_counter()
         id = secrets.token_hex(12)  # ours: what a client would call itself is not to be trusted
         exchange = Exchange(scope, receive, send, id)

@@ -88,7 +88,6 @@ class Pages:
         return page
 
     def _file(self, name: str) -> Response:
-        """A stylesheet or script of the dashboard."""
         if name not in self._files:
             raise HTTPException(404)
         return Response(self._files[name], media_type=MEDIA_TYPES[name.rpartition(".")[2]], headers=DATA_HEADERS)
@@ -175,7 +174,6 @@ def _data(data: dict[str, Any]) -> Response:
 
 
 def _event(data: dict[str, Any]) -> bytes:
-    """A server-sent event."""
     return f"data: {json.dumps(data)}\n\n".encode()
 
 

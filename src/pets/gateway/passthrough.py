@@ -25,7 +25,6 @@ from pets.prompts import Prompt, Sampling
 from pets.samplers.transport import MAX_REPLY_BYTES, split_lines
 
 LARGE_REPLY_BYTES = 1 << 18
-NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
 
 
 async def pass_through(state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
@@ -35,7 +34,7 @@ async def pass_through(state: GatewayState, exchange: Exchange, request: ApiRequ
     if not settings.passthrough:
         raise ApiError(f"This gateway votes: ask for {settings.prefix}NAME.", status=404, param="model")
     with state.place(state.plain_traces, key, request.traces):
-        await exchange.run_unless_gone(_serve(state, exchange, request, key, id), NO_KEEPALIVE_S, None)
+        await exchange.run_unless_gone(_serve(state, exchange, request, key, id))
 
 
 async def _serve(state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:

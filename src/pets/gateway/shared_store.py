@@ -180,7 +180,6 @@ class SharedStore(LedgerStore):
         )
 
     def balance_names(self) -> list[str]:
-        """The names of all balances."""
         return [name for (name,) in self.database.all("SELECT name FROM balances")]
 
     def commit(self, operations: Sequence[Operation]) -> StoreSnapshot:
@@ -230,7 +229,6 @@ class SharedStore(LedgerStore):
         )
 
     def end(self) -> None:
-        """As :meth:`LedgerStore.end`."""
         self.end_replica(self.replica)
 
     def end_replica(self, replica: int, beat: int | None = None) -> None:
@@ -266,7 +264,6 @@ class SharedStore(LedgerStore):
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make the function of the connection."""
         with self.database.transaction() as transaction:
             transaction.execute(WRITE)
 

@@ -71,13 +71,11 @@ class MockBatches:
         return self._keep(name, purpose, content)
 
     def file(self, id: str) -> StoredFile:
-        """A file by its id."""
         if id not in self._files:
             raise ApiError(f"No such File object: {id[:80]}", param="id", status=404)
         return self._files[id]
 
     def delete(self, id: str) -> dict[str, Any]:
-        """Forget a file."""
         self.file(id)
         del self._files[id]
         return {"id": id, "object": "file", "deleted": True}

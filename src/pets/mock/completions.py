@@ -166,7 +166,6 @@ class CompletionResponse:
         return f'"content":{json.dumps(json_answer(choice.spec))}' if self.request.json else None
 
     def finish(self, index: int) -> str:
-        """Why a choice ended."""
         calls = self.request.function is not None and self.structured(index) is not None
         return "tool_calls" if calls else self.choices[index].finish
 

@@ -172,7 +172,6 @@ class MockModel:
         return random.Random(f"{what} {self.seed} {number} {request.seed} {request.prompts}")
 
     def seconds(self, choice: TraceText) -> float:
-        """How long a trace takes."""
         return choice.tokens / self.tokens_per_second if self.tokens_per_second else 0.0
 
     def count_served(self, response: CompletionResponse) -> None:

@@ -104,7 +104,6 @@ class _Page:
         self._mock, self._answer = mock, answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         exchange = Exchange(scope, receive, send)
         try:
             if scope["path"].startswith("/v1/"):
@@ -171,7 +170,6 @@ class _Completions:
         self._mock, self._chat = mock, chat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         mock = self._mock
         mock.stats.requests += 1
         exchange = Exchange(scope, receive, send)

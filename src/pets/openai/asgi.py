@@ -60,11 +60,9 @@ class Exchange:
         await self.send(body, end=True)
 
     async def respond_error(self, error: ApiError) -> None:
-        """Send an error, in OpenAI's form."""
         await self.respond(error.status, error.body(), error.headers())
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Send status and headers."""
         self.status = status
         headers = [*headers, *self._own_headers]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
@@ -81,7 +79,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body, "more_body": not end})
 
     async def run_unless_gone(
-        self, work: Coroutine[Any, Any, Result], every_s: float, keepalive: bytes | None
+        self, work: Coroutine[Any, Any, Result], keepalive: bytes | None = None, every_s: float | None = None
     ) -> Result:
         """The result of the work, which is cancelled when the client goes; a keep-alive goes out every ``every_s``.
 
@@ -112,7 +110,6 @@ class Exchange:
         return False
 
     async def wait_gone(self) -> None:
-        """Wait until the client has gone."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 

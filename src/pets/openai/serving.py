@@ -40,7 +40,6 @@ class Server(uvicorn.Server):
         self.ready: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn does it, and then say so."""
         await super().startup(sockets)
         self.ready()
 
@@ -107,7 +106,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free what the connection had."""
         self._disarm()
         self._limits.idle.pop(self, None)
         self.resume_writing()
@@ -141,12 +139,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the URL."""
         self._count_head(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, or a trailer."""
         self._count_head(len(name) + len(value) + HEADER_FRAMING_BYTES)
         super().on_header(name, value)
 
@@ -159,13 +155,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._answering = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         self._framing_bytes -= len(body)
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is there, all of it."""
         self._framing_bytes = self._body_bytes = 0
         super().on_message_complete()
 
@@ -193,7 +187,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._watch_writing()
 
     def resume_writing(self) -> None:
-        """The client has taken it."""
         super().resume_writing()
         self._limits.unread.pop(self, None)
         if self._write_timer is not None:
@@ -230,16 +223,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._close()
 
     def _arm(self) -> None:
-        self._head_timer = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
+        seconds = self._limits.head_seconds
+        late = HTTPStatus.REQUEST_TIMEOUT, f"The headers took over {seconds:g} seconds."
+        self._head_timer = self.loop.call_later(seconds, self._refuse, *late)
 
     def _disarm(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-    def _head_is_late(self) -> None:
-        message = f"The headers took over {self._limits.head_seconds:g} seconds."
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, message)
 
     def _close(self) -> None:
         self._disarm()
