@@ -1,7 +1,6 @@
 """An OpenAI-compatible service that answers by vote, keeps to a budget, and shows what it does.
 
-app.py            building a gateway, its paths, serving it
-endpoint.py       one path of the API: key, body, errors, the row in the log
+app.py            building a gateway, serving it; a path of the API: key, body, errors, the row in the log
 completions.py    chats that are voted on
 passthrough.py    plain requests: sent on, counted, their replies passed back
 requests.py       requests: parsed and checked
@@ -15,7 +14,6 @@ shared_store.py   a PostgreSQL, of replicas with one budget
 metrics.py        what is counted, in all and for each key: a Prometheus registry each, which the dashboard reads, too
 history.py        its snapshots of an hour and a day
 recent_questions.py  the latest votes in full
-dashboard.py      what the dashboard shows to a key; page/ is the page itself
 pages.py          the paths that only read: dashboard, models, probes, metrics, the OpenAPI description
 telemetry.py      logs as JSON lines, spans where OpenTelemetry is installed
 settings.py       what the operator chooses

@@ -110,8 +110,7 @@ class KeyStore:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database, self.clock = database, clock
-        self.several = False
-        """Whether other keys are in use beside the one that was found last."""
+        self.several = False  # whether other keys are in use beside the one that was found last
 
     @property
     def required(self) -> bool:

@@ -65,8 +65,7 @@ class MockModel:
     0
     """
 
-    stops = True
-    """Whether it stops writing when a client has gone."""
+    stops = True  # writing when a client has gone
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ read.
 import asyncio
 import contextlib
 import itertools
+import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -85,7 +86,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._limits = limits
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
-        self._unread_bytes = 0  # when the write timer was set
         self._answering: RequestResponseCycle | None = None  # `cycle` is the latest, which may wait behind it
         self._reads_no_more = False  # there were too many requests
         self._head_bytes = 0  # of the request line and the headers so far
@@ -184,7 +184,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """The client has not taken all of a reply: the application waits, but not for ever."""
         super().pause_writing()
         self._limits.unread[self] = None
-        self._watch_writing()
+        self._watch_writing(math.inf)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -193,13 +193,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._write_timer.cancel()
             self._write_timer = None
 
-    def _watch_writing(self) -> None:
-        self._unread_bytes = self.transport.get_write_buffer_size()
-        self._write_timer = self.loop.call_later(self._limits.write_seconds, self._writing_is_late)
-
-    def _writing_is_late(self) -> None:
-        if self.transport.get_write_buffer_size() <= self._unread_bytes - self._limits.write_bytes:
-            self._watch_writing()
+    def _watch_writing(self, bytes_before: float) -> None:
+        """Look again in ``write_seconds``, unless too much is left of what was unread ``write_seconds`` ago."""
+        unread = self.transport.get_write_buffer_size()
+        if unread <= bytes_before - self._limits.write_bytes:
+            self._write_timer = self.loop.call_later(self._limits.write_seconds, self._watch_writing, unread)
         else:
             self._abort()
 
