@@ -209,9 +209,7 @@ class CachedKeyStore(KeyStore):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._by_hash: dict[str, ApiKey] = {}
-        self._required = False
-        self.refresh(database)
+        self.refresh()
 
     @property
     def required(self) -> bool:
@@ -223,11 +221,10 @@ class CachedKeyStore(KeyStore):
     def active(self) -> list[ApiKey]:
         return list(self._by_hash.values())
 
-    def refresh(self, database: Database) -> None:
-        rows = database.all(f"SELECT {COLUMNS}, hash, revoked FROM api_keys")
-        self._by_hash = {digest: _key(*about) for *about, digest, revoked in rows if revoked is None}
-        self._required = bool(rows)
-        self.several = len(self._by_hash) > 1
+    def refresh(self) -> None:
+        rows = self._database.all(f"SELECT {COLUMNS}, hash, revoked FROM api_keys")
+        keys = {digest: _key(*about) for *about, digest, revoked in rows if revoked is None}
+        self._by_hash, self._required, self.several = keys, bool(rows), len(keys) > 1
 
 
 def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = False) -> ApiKey:
@@ -353,12 +350,10 @@ def window_number(window: BudgetWindow, day: int) -> int:
     >>> [window_number(window, day) for window in BUDGET_WINDOWS]
     [20775, 2968, 24322]
     """
-    if window == "day":
-        return day
-    if window == "week":
-        return (day + 3) // 7
-    then = date.fromordinal(EPOCH + day)
-    return then.year * 12 + then.month - 1
+    if window == "month":
+        then = date.fromordinal(EPOCH + day)
+        return then.year * 12 + then.month - 1
+    return day if window == "day" else (day + 3) // 7
 
 
 def window_start(window: BudgetWindow, day: int, later: int = 0) -> int:
@@ -368,8 +363,6 @@ def window_start(window: BudgetWindow, day: int, later: int = 0) -> int:
     ([0, 0, 31], 4)
     """
     number = window_number(window, day) + later
-    if window == "day":
-        return number * DAY_S
-    if window == "week":
-        return (7 * number - 3) * DAY_S
-    return (date(number // 12, number % 12 + 1, 1).toordinal() - EPOCH) * DAY_S
+    if window == "month":
+        return (date(number // 12, number % 12 + 1, 1).toordinal() - EPOCH) * DAY_S
+    return DAY_S * (number if window == "day" else 7 * number - 3)

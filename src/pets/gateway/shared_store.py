@@ -220,7 +220,7 @@ class SharedStore(LedgerStore):
             self._rejoin()
             return StoreSnapshot()
         self._clock_offset_s = row[0] - time.time()
-        self.keys.refresh(self.database)
+        self.keys.refresh()
         replicas = others.fetchall()
         self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
         return StoreSnapshot(
@@ -329,9 +329,8 @@ def _rows(names: Sequence[str], operations: Sequence[Operation]) -> tuple[str, s
             limits = [MAX_BALANCE if limit is None else min(limit, MAX_BALANCE) for _, limit in row.limits]
             window = next((name for name, _ in row.limits if name.startswith(WINDOW)), None)
             # The model is a client's word, which may hold what the server's JSON refuses.
-            about = {name: getattr(row, name) for name in ("key", "request", "kind", "unit", "traces")}
-            used = {"tokens": row.tokens, "prompt_tokens": row.prompt_tokens, "rate_window": window, "day": row.day}
-            reservations.append(moved | about | used | {"limits": limits})
+            fields = row._replace(model="")._asdict()
+            reservations.append(fields | moved | {"limits": limits, "rate_window": window})
     return json.dumps(list(settlements.values())), json.dumps(reservations)
 
 
