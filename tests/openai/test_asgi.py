@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from pets.openai.asgi import CLOSE_CONNECTION, ClientGoneError, Exchange
+from pets.openai.asgi import TRANSPORT, ClientGoneError, Exchange
 from pets.openai.errors import ApiError
 
 GONE = {"type": "http.disconnect"}
@@ -133,7 +134,7 @@ def test_waiting_ends_early_when_the_client_goes():
 def test_a_connection_is_closed_where_the_server_lets_us():
     async def go():
         closed = asyncio.Event()
-        client = Client(GONE, state={CLOSE_CONNECTION: closed.set})
+        client = Client(GONE, state={TRANSPORT: SimpleNamespace(close=closed.set)})
         await client.exchange.drop()
         assert closed.is_set()
         with pytest.raises(ConnectionAbortedError):

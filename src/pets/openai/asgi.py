@@ -12,8 +12,7 @@ from pets.openai.errors import ApiError
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-CLOSE_CONNECTION, IS_CLOSING = "pets.close", "pets.is_closing"
-"""The names in a scope's state of a server's functions: close the connection, and whether that is under way."""
+TRANSPORT = "pets.transport"  # the name of the connection in a scope's state: ASGI has no words for its end
 JSON = (b"content-type", b"application/json")
 Result = TypeVar("Result")
 
@@ -116,12 +115,13 @@ class Exchange:
     @property
     def is_closing(self) -> bool:
         """Whether what is sent now would not arrive, as far as the server tells."""
-        return bool(self._scope.get("state", {}).get(IS_CLOSING, bool)())
+        transport = self._scope.get("state", {}).get(TRANSPORT)
+        return transport is not None and transport.is_closing()
 
     async def drop(self) -> None:
         """Close the connection, whatever was promised in the headers; the server must have left the means to do so."""
-        close = self._scope.get("state", {}).get(CLOSE_CONNECTION)
-        if close is None:
+        transport = self._scope.get("state", {}).get(TRANSPORT)
+        if transport is None:
             raise ConnectionAbortedError("the connection is to be closed, which this server cannot do")
-        close()
+        transport.close()
         await self.wait_gone()

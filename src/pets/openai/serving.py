@@ -21,6 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from pets.errors import InputError, PetsError
+from pets.openai.asgi import TRANSPORT
 from pets.openai.errors import ApiError
 
 STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
@@ -95,6 +96,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request, in place of another connection where there is no room."""
         super().connection_made(transport)
+        self.app_state = self.app_state | {TRANSPORT: transport}
         transport.set_write_buffer_limits(0)  # `pause_writing` is called for all that the client has not taken at once
         if len(self.connections) > self._limits.connections:
             oldest = next(itertools.chain(self._limits.idle, self._limits.unread), None)
