@@ -163,45 +163,30 @@ class KeyStore:
                     f"{unit_shown(unit)}. Start it with a --budget (or --price) in that unit, or revoke the key."
                 )
 
-    def add(
-        self, name: str, budget: int | None = None, admin: bool = False, unit: str | None = None, **limits: Any
-    ) -> str:
+    def add(self, name: str, *, admin: bool = False, **limits: Any) -> str:
         """Create a key and return its secret, which is not stored; ``limits`` are further fields of the key."""
         if not KEY_NAME.fullmatch(name):
             raise InputError(f"{name!r} is no name for a key; take up to 64 letters, digits, dots and dashes.")
-        row = _row({"budget": budget, "unit": unit, **limits})
+        row = _row(limits)
         if self._database.one("SELECT 1 FROM api_keys WHERE name = ?", name) is not None:
             raise InputError(f"there is a key {name!r} already; take another name.")
         secret = KEY_PREFIX + secrets.token_urlsafe(32)
+        row |= {"name": name, "hash": _hash(secret), "created": self.clock(), "admin": int(admin)}
+        places = ", ".join("?" * len(row))
         with self._database.transaction() as transaction:
-            transaction.execute(
-                f"INSERT INTO api_keys (name, hash, created, admin, {', '.join(row)}) "
-                f"VALUES (?, ?, ?, ?{', ?' * len(row)})",
-                (name, _hash(secret), self.clock(), int(admin), *row.values()),
-            )
+            transaction.execute(f"INSERT INTO api_keys ({', '.join(row)}) VALUES ({places})", list(row.values()))
         return secret
 
     def change(self, name: str, changes: Mapping[str, Any]) -> None:
         """Give fields of a key other values from the next request on; None, or no models, takes a limit away."""
-        row = _row(changes)
         with self._database.transaction() as transaction:
-            changed = transaction.execute(
-                f"UPDATE api_keys SET {', '.join(f'{column} = ?' for column in row)} "
-                "WHERE name = ? AND revoked IS NULL",
-                (*row.values(), name),
-            ).rowcount
-        if not changed:
-            raise InputError(f"there is no key {name!r} in use.")
+            _update(transaction, name, _row(changes))
 
     def revoke(self, name: str) -> None:
         """Refuse this key from the next request on."""
         with self._database.transaction() as transaction:
-            changed = transaction.execute(
-                "UPDATE api_keys SET revoked = ? WHERE name = ? AND revoked IS NULL", (self.clock(), name)
-            ).rowcount
+            _update(transaction, name, {"revoked": self.clock()})
             transaction.execute("DELETE FROM paid_traces WHERE key = ?", (name,))  # nobody can ask for them any more
-        if not changed:
-            raise InputError(f"there is no key {name!r} in use.")
 
 
 class CachedKeyStore(KeyStore):
@@ -337,6 +322,13 @@ def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(f"a budget is for a {', a '.join(BUDGET_WINDOWS)} or the key's life; got {window!r}.")
     row = {"budget_window" if name == "window" else name: value for name, value in fields.items()}
     return row | ({"models": json.dumps(models) if models else None} if "models" in row else {})
+
+
+def _update(transaction: Database, name: str, row: Mapping[str, Any]) -> None:
+    columns = ", ".join(f"{column} = ?" for column in row)
+    update = f"UPDATE api_keys SET {columns} WHERE name = ? AND revoked IS NULL"
+    if not transaction.execute(update, (*row.values(), name)).rowcount:
+        raise InputError(f"there is no key {name!r} in use.")
 
 
 def _hash(secret: str) -> str:
