@@ -79,8 +79,7 @@ DROP_WINDOWS = (  # $1: their prefixes; $2: of each the first that stays. Longer
 BEGIN_BALANCE = "INSERT INTO balances VALUES ($1, $2, 0) ON CONFLICT DO NOTHING"
 MOVE_BALANCES = (
     "UPDATE balances b SET spent = b.spent + t.spent, held = b.held + t.held "
-    "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS t (name, spent, held) WHERE b.name = t.name "
-    "RETURNING b.name, b.spent, b.held"
+    "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS t (name, spent, held) WHERE b.name = t.name"
 )
 CHARGE = (
     "UPDATE ledger SET spent = held, delivered = 0 WHERE replica = $1 AND spent IS NULL "

@@ -51,7 +51,7 @@ class Exchange:
                         raise ApiError(f"The body is over {max_bytes} bytes.", status=413)
         except TimeoutError:
             raise ApiError(f"The body took over {timeout_s:g} seconds.", status=408) from None
-        return b"".join(parts) if len(parts) > 1 else parts[0]
+        return b"".join(parts)
 
     async def respond(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
         """Send a complete JSON response."""
