@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from pets.confidence import KINDS, Confidence, Meter
@@ -375,8 +376,8 @@ class ResponseReader:
             raise ReplyError(f"the server's reply has not OpenAI's form ({error}).") from error
 
     def _finished(self, most: int) -> list[Completion]:
-        choices = [self._choices[index] for index in sorted(self._choices)]
-        counts = [choice.tokens for choice in choices]
+        choices = list(map(self._choices.__getitem__, sorted(self._choices)))
+        counts = list(map(attrgetter("tokens"), choices))
         limit = self._sampling.token_limit
         told, told_prompt, cached = self._used()
         longest = max(max(filter(None, counts), default=0), -(-(told or 0) // len(choices)))
@@ -420,8 +421,8 @@ class ResponseReader:
         one of 0 tokens: then what was counted of each holds.
         """
         counts = [None if count is None else min(count, most) for count in counts]
-        sizes = [choice.characters for choice in choices]
-        if total is None or is_too_few(total, sum(sizes)) or (total == 0 and any(choice.bytes for choice in choices)):
+        sizes = list(map(attrgetter("characters"), choices))
+        if total is None or is_too_few(total, sum(sizes)) or (total == 0 and any(map(attrgetter("bytes"), choices))):
             return counts
         if len(choices) == 1:
             return [max(min(total, most), counts[0] or 0)]
