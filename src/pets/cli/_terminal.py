@@ -83,6 +83,7 @@ MESSAGE_OPTIONS = [
     ),
 ]
 """The options that every verb has."""
+MESSAGE_NAMES = ("verbose", "quiet", "log_file")
 
 
 @contextlib.contextmanager

@@ -74,13 +74,6 @@ class QuestionOptions:
         return replace(questions, problems=questions.problems[: self.first])
 
 
-@option_group("Model")
-class LocalModelOptions:
-    """How a model on this machine runs, where no other option says which."""
-
-    local: tuple[str, ...] = LOCAL
-
-
 def local_settings(texts: Sequence[str]) -> dict[str, Any]:
     """Slots, context and threads of a model on this machine.
 

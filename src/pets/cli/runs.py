@@ -1,5 +1,6 @@
 """``pets runs``: the runs of a store, one of them closely, two side by side, and their results as files."""
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -13,16 +14,19 @@ import click
 from pets.answers.auto import kinds_words
 from pets.cli._groups import option, option_group, verb_group
 from pets.cli._output import FORMAT, Format, check_output, count, make_table, print_rows, print_table, write_output
-from pets.cli._run import ANSWER_COLUMNS, answered_words, write_answers
+from pets.cli._run import ANSWER_COLUMNS, answered_words, kept_words, run_jobs, write_answers
 from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
 from pets.core.money import amount_words
+from pets.engine import Engine
+from pets.engine.batch import batch_samplers
 from pets.engine.paired import compare_runs
 from pets.engine.progress import AnswerSummary, expected_of
 from pets.engine.question import Answer, answer_type_of
 from pets.engine.reread import reread_run
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
-from pets.errors import InputError
+from pets.engine.sources import Servers, sources_of
+from pets.errors import InputError, StateError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
 from pets.store import RunSummary, RunView, Store
@@ -214,9 +218,25 @@ def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str
 
     The rest costs nothing and goes back to the budget. `pets resume RUN` asks for what is worth it then.
     """
-    from pets.cli.resume import cancel_jobs  # which needs all that a live run does
-
-    cancel_jobs(context.obj, run, servers, answer)
+    with Store.open(context.obj, create=False) as opened:
+        view = opened.view(run)
+        id, settings, in_flight = view.id, view.settings, len(list(view.lost()))
+    urls = servers.endpoint or settings.endpoints
+    if not settings.batch_api:
+        raise StateError(f"run {id} is not by batch jobs; `pets runs` lists the runs of the store.")
+    if not urls:
+        raise InputError("this run goes by files, not by a provider: there is nothing to cancel.")
+    if not in_flight:
+        say(f"Run {id} has no open job: there is nothing to cancel.")
+        return
+    asked = Servers(urls, settings.model, servers.keys, servers.headers)
+    samplers = sources_of(asked, spec_of_run(settings)).samplers
+    for sampler in batch_samplers(samplers):
+        sampler.provider.cancels = True
+    engine = Engine.resume(context.obj, id, sampler=samplers, answer=answer)
+    asyncio.run(run_jobs(engine, drain=True))
+    missing, traces = count(in_flight, "trace"), count(engine.solution().traces, "trace")
+    say(f"{missing} had not come back; the run has {traces} now. {kept_words(engine)}")
 
 
 def _local_time(seconds: float) -> str:

@@ -15,7 +15,7 @@ import pets.gateway
 from pets.arguments import Interval
 from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._terminal import say
-from pets.cli.options import HEADER, LocalModelOptions, local_settings
+from pets.cli.options import HEADER, LOCAL, local_settings
 from pets.core.money import Currency
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError
@@ -51,6 +51,7 @@ class UpstreamOptions:
         (),
         metavar="NAME[=WEIGHT]",
     )
+    local: tuple[str, ...] = LOCAL
     key_env: str | None = option(
         "The environment variable that holds the servers' key; PETS_UPSTREAM_KEY or OPENAI_API_KEY if not given.",
         metavar="NAME",
@@ -154,7 +155,6 @@ class GatewayOptions:
 @verb()
 def serve(
     upstream: UpstreamOptions,
-    local: LocalModelOptions,
     run: SpecOptions,
     spend: SpendOptions,
     settings: Settings,
@@ -189,7 +189,7 @@ def serve(
     spec = SERVED.with_options(**values, **({"price": prices[0]} if prices else {}))
     spending = spend.limits(limits.max_tokens, spec.spending.price)
     state = build(
-        _server(upstream, local),
+        _server(upstream),
         replace(settings, spec=spec, limits=limits),
         models=upstream.model if upstream.endpoint else None,
         mean_budget=spending.mean or (DEFAULT_MEAN_BUDGET if fitted is None else fitted.mean_budget),
@@ -231,13 +231,13 @@ def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings)
     return lines
 
 
-def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | LocalSampler:
+def _server(upstream: UpstreamOptions) -> list[str] | LocalSampler:
     """The addresses of the servers, or a local model."""
     if not upstream.endpoint:
         if len(upstream.model) > 1:
             raise InputError("several models vote at servers: give --endpoint URL, or name one --model.")
-        return LocalSampler(next(iter(upstream.model), None), **local_settings(local.local))
+        return LocalSampler(next(iter(upstream.model), None), **local_settings(upstream.local))
     single = upstream.model[0] if len(upstream.model) == 1 else None
-    if named := [name for name, value in (("model", single), ("local", local.local)) if value]:
+    if named := [name for name, value in (("model", single), ("local", upstream.local)) if value]:
         raise InputError(f"--{named[0]} is for a local model; with --endpoint, requests name theirs. Leave one out.")
     return list(upstream.endpoint)
