@@ -18,10 +18,10 @@ from scripts.cli_options import option_counts
 from scripts.docs.cli_reference import commands
 
 import pets
-from pets.cli._groups import SpecOptions, spec_fields
+from pets.cli._groups import SPEC_FIELDS, SpecOptions
 from pets.cli.main import VERBS, cli
 from pets.engine import RunSpec, TokenPrice
-from pets.engine.spec import SECTION_OF, SECTIONS, KeepingSpec, SpendingSpec
+from pets.engine.spec import SECTION_OF, SECTIONS, KeepingSpec, SpendingSpec, is_honoured
 from pets.errors import InputError
 from pets.mock import DistributionAnswers, Faults, MockModel, running
 from pets.store import RunRecord
@@ -60,6 +60,11 @@ def option_of(verb, name):
     return next(parameter for parameter in command.params if parameter.name == name)
 
 
+def spec_fields(verb):
+    """The fields of a spec that are options of a verb: those that it honours, with a help text."""
+    return [name for name, spec in SPEC_FIELDS.items() if "help" in spec.metadata and is_honoured(spec, verb)]
+
+
 @pytest.mark.parametrize(("verb", "name"), [(verb, name) for verb in HANDED_TO for name in spec_fields(verb)])
 def test_what_is_said_of_a_run_arrives_in_its_spec(verb, name, monkeypatch):
     line, receiver = HANDED_TO[verb]
@@ -96,15 +101,13 @@ def test_what_changes_of_a_run_that_goes_on_is_a_keyword_of_both_that_take_it_up
 
 QUESTIONS = [{"id": f"q{i}", "question": f"Question q{i}", "answer_type": "choice:options=4"} for i in range(3)]
 POOL = [{"id": f"q{i}", "answers": ["A"] * 5 + ["B", "C", "D"], "gold": "A"} for i in range(12)]
-WITH_RUNS = ("pets resume", "pets runs cancel", "pets runs export")
+WITH_RUNS = ("pets resume", "pets runs cancel")
 LINES = {  # of every command with groups of options, enough to read all of them
-    "pets demo": ["--report page.html"],
     "pets doctor": ["q.jsonl AT", "--trust"],
     "pets fit": ["pool.jsonl --budget 6x --policy price:rounds=1 -o plan.json"],
     "pets forecast": ["pool.jsonl --max-budget 4x"],
     "pets keys set": ["alice --store keys.db --rpm 5"],
     "pets mock": ["--port 0"],
-    "pets pools check": ["pool.jsonl"],
     "pets pools convert": ["pool.jsonl copy.jsonl"],
     "pets pools show": ["pool.jsonl"],
     "pets replay": ["long.jsonl --policy uniform --policy price:rounds=1 --train 4 --repetitions 1 --workers 1"],
@@ -114,7 +117,6 @@ LINES = {  # of every command with groups of options, enough to read all of them
         "3 --ray --vllm-args {} --store runs.db",
     ],
     "pets runs cancel": ["4 --endpoint URL --store runs.db"],
-    "pets runs export": ["1 --what pool --store runs.db"],
     "pets sample": ["q.jsonl AT -o recorded.jsonl --traces 2"],
     "pets serve": ["--endpoint URL --budget 8x --budget 2 --over-budget single --policy online_grid --answer choice"],
     "pets solve": [
@@ -189,7 +191,6 @@ def typed(tmp_path, monkeypatch):
         raise InputError("not here.")
 
     run_briefly(monkeypatch, "q1")
-    monkeypatch.setattr("pets.cli.demo.charts_library", refuse)
     monkeypatch.setattr("pets.cli._ray.connect", refuse)
 
     def run(path):

@@ -157,6 +157,11 @@ def count(number: int, noun: str) -> str:
     return f"{f'{number:,}' if number else 'no'} {noun}{'' if number == 1 else 's'}"
 
 
+def interval_words(mean: float, low: float, high: float) -> str:
+    """A share with the ends of its interval."""
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+
+
 @contextmanager
 def progress_bar(
     doing: str = "replaying", first: str = "reading answers", *, counts: bool = False

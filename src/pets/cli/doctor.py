@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from pets.cli._config_file import FILE_NAME, ConfigFile
-from pets.cli._groups import SpecOptions, option, option_group, verb
+from pets.cli._groups import SpecOptions, option, verb
 from pets.cli._output import FORMAT, Format, print_rows
 from pets.cli._terminal import echo, say
 from pets.cli.options import ModelOptions, QuestionOptions, local_settings, run_spec
@@ -30,25 +30,18 @@ LIVE_QUESTIONS = 3  # that are asked, one trace each
 MARKS = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
 
 
-@option_group("Examination")
-class DoctorOptions:
-    """What is tried, and for which budget."""
-
-    format: Format | None = FORMAT
-    trust: bool = option(
-        "Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
-        False,
-    )
-
-
 @verb()
 @click.argument("questions", metavar="[QUESTIONS]", required=False)
 def doctor(
     questions: str | None,
-    examination: DoctorOptions,
     run: SpecOptions,
     model: ModelOptions,
     selection: QuestionOptions,
+    form: Format | None = FORMAT,
+    trust: bool = option(
+        "Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
+        False,
+    ),
 ) -> None:
     """Look at a server before a run: can it be reached, is the key right, is there the model, what does it honour?
 
@@ -60,7 +53,7 @@ def doctor(
     Of QUESTIONS three are asked live, fewer with --first: what was read from each, how long it was, and what the
     budget would buy. What that may cost is said before. Exit code 1 means that a run would fail or answer nothing.
     """
-    if examination.trust:
+    if trust:
         file = click.get_current_context().find_object(ConfigFile)
         if file is None:
             raise InputError(f"there is no {FILE_NAME} here or in a folder above: nothing to trust.")
@@ -99,7 +92,7 @@ def doctor(
         asdict(diagnosis) | {"faulty": diagnosis.faulty, "forecast": None if forecast is None else asdict(forecast)}
         for diagnosis, forecast in zip(diagnoses, forecasts, strict=True)
     )
-    print_rows(rows, examination.format, print_people)
+    print_rows(rows, form, print_people)
     if any(diagnosis.faulty for diagnosis in diagnoses):
         sys.exit(FAULTY)
 

@@ -46,13 +46,6 @@ POOL_FIELDS: Any = option(
 
 
 @option_group("Pools")
-class PoolFieldOptions:
-    """Where a pool holds what."""
-
-    fields: tuple[str, ...] = POOL_FIELDS
-
-
-@option_group("Pools")
 class PoolOptions:
     """How recorded answers are read."""
 
@@ -159,12 +152,11 @@ def convert(
 @pools.verb()
 @PATHS
 @click.pass_context
-def check(context: click.Context, paths: tuple[Path, ...], reading: PoolFieldOptions) -> None:
+def check(context: click.Context, paths: tuple[Path, ...], fields: tuple[str, ...] = POOL_FIELDS) -> None:
     """Print what is wrong with pools, a line for each kind of problem with its first places; exit 2 if there is any."""
-    files, fields = pool_files(paths), parse_fields(reading.fields, NAMES)
-    problems = 0
+    files, problems = pool_files(paths), 0
     for path in files:
-        for problem in check_pool(path, fields=fields):
+        for problem in check_pool(path, fields=parse_fields(fields, NAMES)):
             echo(problem)
             problems += 1
     say(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.")

@@ -86,18 +86,6 @@ class WorkerOptions:
         return connect(address) if name == "ray" else None
 
 
-@option_group("Output")
-class ResultOptions:
-    """What is written, and where."""
-
-    format: Format | None = FORMAT
-    output: Path | None = option(
-        "Write the rows to a .jsonl, .json, .csv or .parquet file too.", flags=("-o", "--output")
-    )
-    certificates: bool = option("Check certificates too, at mean budgets of 4, 8 and 16.", False)
-    plots: Path | None = option("Write plots of each pool to this folder, as PNG, SVG and PDF.", kind=FOLDER)
-
-
 @verb()
 @click.argument("paths", nargs=-1, required=True, metavar="POOL...", type=click.Path(path_type=Path))
 def replay(
@@ -105,13 +93,18 @@ def replay(
     protocol: ReplayConfig,
     workers: WorkerOptions,
     reading: PoolOptions,
-    result: ResultOptions,
     policies: tuple[str, ...] = option(
         'A policy such as "okg:prior=1" or python:MODULE:CLASS; give it again for more. Without any, all that the '
         "pools allow.",
         (),
         flags=("--policy",),
     ),
+    form: Format | None = FORMAT,
+    output: Path | None = option(
+        "Write the rows to a .jsonl, .json, .csv or .parquet file too.", flags=("-o", "--output")
+    ),
+    certify: bool = option("Check certificates too, at mean budgets of 4, 8 and 16.", False, flags=("--certificates",)),
+    plots: Path | None = option("Write plots of each pool to this folder, as PNG, SVG and PDF.", kind=FOLDER),
 ) -> None:
     """Compare policies on recorded answers; a folder stands for every pool in it, a.jsonl=2+b.jsonl for a mixture.
 
@@ -125,13 +118,11 @@ def replay(
     those with waves (okg:waves=4) run at mean budgets, stopping rules over their thresholds, online policies over mean
     budgets on questions that did not train them.
     """
-    check_output(result.output, *paths, rows=True)
-    if result.plots is not None:
+    check_output(output, *paths, rows=True)
+    if plots is not None:
         charts_library()
-    plain = protocol.reference == "whole" and not (
-        protocol.weighted or protocol.clock
-    )  # what certificates can be checked against
-    if result.certificates or (result.plots is not None and plain):
+    checkable = protocol.reference == "whole" and not (protocol.weighted or protocol.clock)
+    if certify or (plots is not None and checkable):
         protocol = replace(protocol, certified=CERTIFIED_AT)
     pools, mixtures = reading.read_mixtures(paths)
     specs = [*map(typed_policy, policies)] or _default_policies(pools, protocol)
@@ -152,15 +143,15 @@ def replay(
             cluster=cluster,
             progress=progress,
         )
-    for pool, result_of_pool in zip(pools, results, strict=True):
-        if result_of_pool.note:
-            say(f"{result_of_pool.pool}: {result_of_pool.note}.")
-        if result_of_pool.size < protocol.size:
+    for pool, result in zip(pools, results, strict=True):
+        if result.note:
+            say(f"{result.pool}: {result.note}.")
+        if result.size < protocol.size:
             uneven = len({len(question.answers) for question in pool.questions}) > 1
             hint = " (--min-traces leaves short ones out)" if uneven else ""
             halves = protocol.reference == "disjoint"
             why = "its halves have no more" if halves else f"its shortest question has no more{hint}"
-            say(f"{result_of_pool.pool}: {result_of_pool.size} traces per question, {why}.")
+            say(f"{result.pool}: {result.size} traces per question, {why}.")
     files = "\n".join(map(str, paths))
     table = [replace(row, files=files) for row in rows(results)]
 
@@ -172,12 +163,12 @@ def replay(
         for own, weights in mixtures:
             _print_mixture(own, tuple(weights), protocol, reading.answer)
 
-    print_rows(map(asdict, table), result.format, print_people)
-    if result.output is not None:
-        written = write_output(map(asdict, table), result.output)
-        say(f"{result.output}: {count(written, 'row')} written.")
-    if result.plots is not None:
-        _plot(result.plots, pools, results, reading.answer)
+    print_rows(map(asdict, table), form, print_people)
+    if output is not None:
+        written = write_output(map(asdict, table), output)
+        say(f"{output}: {count(written, 'row')} written.")
+    if plots is not None:
+        _plot(plots, pools, results, reading.answer)
 
 
 def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[str, ...]:

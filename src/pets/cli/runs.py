@@ -12,7 +12,7 @@ from typing import Any, Literal
 import click
 
 from pets.answers.auto import kinds_words
-from pets.cli._groups import option, option_group, verb_group
+from pets.cli._groups import option, verb_group
 from pets.cli._output import FORMAT, Format, check_output, count, make_table, print_rows, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS, answered_words, kept_words, run_jobs, write_answers
 from pets.cli._terminal import echo, say
@@ -41,19 +41,6 @@ HARDEST_SHOWN = 5
 DIFFERENCES_SHOWN = 10
 LABEL_CHARACTERS = 21
 MERGED = ("unit", "total", "hardest")  # facts that are shown within others
-
-
-@option_group("Output")
-class ExportOptions:
-    """What of a run is written, and where."""
-
-    what: Export = option("What is written.", "results", flags=("--what",))
-    output: Path | None = option(
-        "The file to write, in the format of its suffix: .jsonl, .jsonl.gz, .json, .csv or .parquet. Without one, "
-        "JSONL on stdout.",
-        flags=("-o", "--output"),
-    )
-    texts: bool = option("Write what traces said into a pool too, where the run kept it.", True)
 
 
 @verb_group(common=("--store",), invoke_without_command=True)
@@ -136,34 +123,45 @@ def compare(
 @runs.verb()
 @click.argument("run", default="last")
 @click.pass_context
-def export(context: click.Context, run: str, output: ExportOptions, answer: str | None = CODE) -> None:
+def export(
+    context: click.Context,
+    run: str,
+    what: Export = option("What is written.", "results"),
+    output: Path | None = option(
+        "The file to write, in the format of its suffix: .jsonl, .jsonl.gz, .json, .csv or .parquet. Without one, "
+        "JSONL on stdout.",
+        flags=("-o", "--output"),
+    ),
+    texts: bool = option("Write what traces said into a pool too, where the run kept it.", True),
+    answer: str | None = CODE,
+) -> None:
     """Write the results of RUN so far.
 
     results: a row per question, as `pets solve` prints them. traces: a row per trace, with its text. pool: the answers
     of each question in launch order, for `pets replay` and `pets mock`; a question without any vote is left out.
     """
-    pooled = output.what == "pool"
+    pooled = what == "pool"
     if not pooled:
-        check_output(output.output, rows=True)
+        check_output(output, rows=True)
     with Store.open(context.obj, create=False) as opened:
         view = opened.view(run, code=answer)
         if pooled:
             kind = spec_of_run(view.settings, view.code).reading.answer
-            found = pooled_questions(view, lambda problem: answer_type_of(problem, kind), texts=output.texts)
+            found = pooled_questions(view, lambda problem: answer_type_of(problem, kind), texts=texts)
             if not (questions := tuple(found)):
                 raise InputError(f"run {view.id} has no vote yet; a pool needs at least one question with one.")
-            if output.output is None:
+            if output is None:
                 echo(*map(line_of, questions))
             else:
-                write_pool(Pool(output.output.name, questions), output.output)
+                write_pool(Pool(output.name, questions), output)
             written = len(questions)
         else:
-            answers = output.what == "results"
+            answers = what == "results"
             records = (row.to_plain() for row in results(view, restored(view))) if answers else trace_records(view)
-            written = write_output(records, output.output, ANSWER_COLUMNS if answers else None)
+            written = write_output(records, output, ANSWER_COLUMNS if answers else None)
         unvoted = view.summary().questions - written if pooled else 0
-    noun = "trace" if output.what == "traces" else "question"
-    say(f"{output.output or 'stdout'}: {count(written, noun)} written.")
+    noun = "trace" if what == "traces" else "question"
+    say(f"{output or 'stdout'}: {count(written, noun)} written.")
     if unvoted:
         say(f"{unvoted:,} without a vote left out.")
 
