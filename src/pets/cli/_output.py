@@ -181,25 +181,6 @@ def progress_bar(
         yield progress
 
 
-def make_table(
-    names: Sequence[str],
-    numbers: Sequence[str],
-    rows: Iterable[Iterable[str]],
-    *,
-    title: str | None = None,
-    caption: str | None = None,
-) -> Table:
-    """A table of these rows; columns of names may fold anywhere, those of numbers stand on the right."""
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
 def print_table(table: Table, console: Console | None = None, *, keys: int = 1) -> None:
     """Print a table on stdout; in a narrow terminal its columns are folded, then spread over several blocks."""
     console = console or table_console()

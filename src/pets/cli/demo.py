@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pets.cli._chart import draw_chart
 from pets.cli._groups import option, verb
-from pets.cli._output import SafeConsole, check_output, make_table, print_table, progress_bar, write_page
+from pets.cli._output import SafeConsole, check_output, print_table, progress_bar, write_page
 from pets.cli._terminal import echo_drawing
 from pets.core.tally import majority
 from pets.engine import Answer, Engine
@@ -25,6 +25,7 @@ from pets.report import charts_library
 from pets.report.charts import Bound, Series, curve_panel, series
 from pets.report.page import Page, Tile, VotedQuestion
 from pets.report.style import colour_of, line_styles
+from pets.report.tables import make_table
 from pets.samplers.local import LocalSampler
 
 OURS, THEIRS = POLICIES = ("okg", "uniform")

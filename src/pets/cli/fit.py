@@ -9,7 +9,7 @@ import numpy as np
 
 from pets.cli._chart import draw_chart
 from pets.cli._groups import named_options, option, refuse_named, verb
-from pets.cli._output import check_output, make_table, print_table, table_console
+from pets.cli._output import check_output, print_table, table_console
 from pets.cli._terminal import echo, echo_drawing, say
 from pets.cli.pools import PoolOptions
 from pets.core.price import log_price_at
@@ -19,6 +19,7 @@ from pets.engine.budget import Amount
 from pets.errors import InputError
 from pets.plans import StreamPlan, fit_plan, plan_text, read_plan, write_plan
 from pets.plans.plan import is_plan_file, price_rule
+from pets.report.tables import make_table
 
 PIPE_WIDTH = 100  # columns where stdout is no terminal
 BAR_WIDTH = 20  # characters of a full bar

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pets.cli._groups import named_options, option, option_group, refuse_named, verb_group
-from pets.cli._output import FORMAT, Format, count, make_table, print_rows, print_table, write_output
+from pets.cli._output import FORMAT, Format, count, print_rows, print_table, write_output
 from pets.cli._terminal import echo, say
 from pets.cli.options import FIELDS, FIRST
 from pets.errors import InputError
@@ -30,6 +30,7 @@ from pets.pools.formats import NAMES
 from pets.questions import find_questions, named_sets, parse_fields, question_set
 from pets.questions.files import question_record
 from pets.questions.sets import BENCHMARKS
+from pets.report.tables import make_table
 
 PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 EXISTING = click.Path(path_type=Path, exists=True)

@@ -13,7 +13,7 @@ import click
 
 from pets.answers.auto import kinds_words
 from pets.cli._groups import option, verb_group
-from pets.cli._output import FORMAT, Format, check_output, count, make_table, print_rows, print_table, write_output
+from pets.cli._output import FORMAT, Format, check_output, count, print_rows, print_table, write_output
 from pets.cli._run import ANSWER_COLUMNS, answered_words, kept_words, run_jobs, write_answers
 from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
@@ -29,6 +29,7 @@ from pets.engine.sources import Servers, sources_of
 from pets.errors import InputError, StateError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
+from pets.report.tables import make_table
 from pets.store import RunSummary, RunView, Store
 from pets.store.database import DEFAULT_STORE
 from pets.store.export import pooled_questions, trace_records
