@@ -105,7 +105,6 @@ WITH_RUNS = ("pets resume", "pets runs cancel")
 LINES = {  # of every command with groups of options, enough to read all of them
     "pets doctor": ["q.jsonl AT", "--trust"],
     "pets fit": ["pool.jsonl --budget 6x --policy price:rounds=1 -o plan.json"],
-    "pets forecast": ["pool.jsonl --max-budget 4x"],
     "pets keys set": ["alice --store keys.db --rpm 5"],
     "pets mock": ["--port 0"],
     "pets pools convert": ["pool.jsonl copy.jsonl"],
