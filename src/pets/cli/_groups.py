@@ -31,7 +31,7 @@ from click.core import ParameterSource
 
 from pets.arguments import Interval
 from pets.cli._config_file import ConfigFile
-from pets.cli._terminal import MESSAGE_NAMES, MESSAGE_OPTIONS, echo, messages, say, terminal_text
+from pets.cli._terminal import MESSAGE_OPTIONS, echo, messages, say, terminal_text
 from pets.cli.main import OPTIONS, SuggestingGroup
 from pets.engine.spec import SECTIONS, is_honoured
 from pets.errors import InputError
@@ -169,8 +169,8 @@ class Verb(click.Command):
         file = ctx.find_object(ConfigFile)
         if file is not None and ctx.get_parameter_source("trust") is not ParameterSource.COMMANDLINE:
             file.check_trusted()
-        loudness = {name: ctx.params.pop(name) for name in MESSAGE_NAMES if name in ctx.params}
-        with messages(**loudness):
+        verbose, quiet = ctx.params.pop("verbose", False), ctx.params.pop("quiet", False)
+        with messages(verbose, quiet, ctx.params.pop("log_file", None)):
             if file is not None:
                 sources = ((option, ctx.get_parameter_source(option.name or "")) for option in self.params)
                 if flags := [option.opts[-1] for option, source in sources if source is ParameterSource.DEFAULT_MAP]:
@@ -280,20 +280,21 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
 
     @functools.wraps(function)
     def call(*args: Any, **values: Any) -> None:
-        context, named = click.get_current_context(), named_options()
+        context = click.get_current_context()
         for option in options:
-            if option.needs and option.name in named and values[option.needs] in (None, False, ()):
-                flag = named[option.name]
+            unmet = option.needs and values[option.needs] in (None, False, ())
+            if unmet and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+                flag = named_options()[str(option.name)]
                 needed = next(other.opts[-1] for other in options if other.name == option.needs)
                 raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
         for name, group in groups.items():
-            own = {str(option.name): values.pop(option.name) for option in group}
-            if hints[name] is SpecOptions:  # what is neither typed nor in the environment or pets.toml is not said
-                values[name] = SpecOptions({
-                    key: value for key, value in own.items() if context.get_parameter_source(key) not in UNSAID
-                })  # fmt: skip
-            else:
-                values[name] = hints[name](**own)
+            own, of_spec = dict[str, Any](), hints[name] is SpecOptions
+            for option in group:
+                value = values.pop(option.name)
+                # Of a spec, what is neither typed nor in the environment or pets.toml is not said.
+                if not of_spec or context.get_parameter_source(str(option.name)) not in UNSAID:
+                    own[str(option.name)] = value
+            values[name] = SpecOptions(own) if of_spec else hints[name](**own)
         function(*args, **values)
 
     # click's own decorators add from the last to the first, and leave them on the function.

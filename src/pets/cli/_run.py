@@ -204,7 +204,9 @@ async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solu
     async with engine:
         by_jobs = engine.spec.serving.batch_api
         words = "Leaving." if by_jobs else "Waiting for the traces in flight."
-        async with interruptible(engine.drain, words, _watch(engine)):
+        console = SafeConsole(stderr=True, markup=False)  # ids and error messages are no markup
+        watch = _show_figures(engine, console) if console.is_terminal else watch_outages(engine.outage)
+        async with interruptible(engine.drain, words, watch):
             solution = await engine.run()
         if output is not None and (before := answers_in(output)) > solution.answered:
             suffix = output.name[len(output.name) - len(suffix_of(output)) :]
@@ -251,11 +253,8 @@ def outage_words(outage: Outage, now: float) -> str:
     return f"since {since}, trying again{until}: {outage.error}"
 
 
-async def _watch(engine: Engine) -> None:
-    """Live figures on a terminal; elsewhere a line when the servers are away."""
-    console = SafeConsole(stderr=True, markup=False)  # ids and error messages are no markup
-    if not console.is_terminal:
-        await watch_outages(engine.outage)
+async def _show_figures(engine: Engine, console: SafeConsole) -> None:
+    """Live figures on a terminal."""
     latest: ExpectedConsistency | None = None
     next_look = 0.0
     with Live(console=console, transient=True, auto_refresh=False) as live:

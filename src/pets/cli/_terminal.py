@@ -83,7 +83,6 @@ MESSAGE_OPTIONS = [
     ),
 ]
 """The options that every verb has."""
-MESSAGE_NAMES = ("verbose", "quiet", "log_file")
 
 
 @contextlib.contextmanager
