@@ -61,15 +61,15 @@ def doctor(
         say(f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".')
         return
     question_set = None if questions is None else selection.load(questions)
-    price, shares = model.priced(run.said.get("price", ()))
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
-    spec = run_spec(run, model, own, price=price, models=())
+    spec = run_spec(run, model, own)
+    prices, price = {share.name: share.price for share in spec.serving.models}, spec.spending.price
+    spec = spec.with_options(models=())
     everything = () if question_set is None else question_set.problems
     number = min(LIVE_QUESTIONS, len(everything))  # the first, the last, and some between
     places = sorted({round(i * (len(everything) - 1) / max(1, number - 1)) for i in range(number)})
     problems = [everything[place] for place in places]
     served = _served_models(model)
-    prices = {share.name: share.price for share in shares}
     say(_announcement(spec, served, prices, problems))
     settings = local_settings(model.local) | {"headers": model.headers, "timeout": spec.serving.timeout}
 
