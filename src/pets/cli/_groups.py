@@ -99,7 +99,6 @@ class SpecOptions:
         refuse_named(reason, *(self.said.keys() - self.honoured(verb).said.keys()))
 
     def honoured(self, verb: str) -> "SpecOptions":
-        """Those that this way of calling honours."""
         return SpecOptions({name: value for name, value in self.said.items() if is_honoured(SPEC_FIELDS[name], verb)})
 
 
@@ -311,7 +310,6 @@ def _group_options(group: Any, verb: str = "") -> Iterator[GroupedOption]:
 
 
 def _make_option(name: str, hint: Any, spec: Field[Any], title: str) -> GroupedOption:
-    """The option of a field, under the title of its group."""
     told, word, default = spec.metadata, name.replace("_", "-"), spec.default
     shown: dict[str, Any] = {}
     if default is not MISSING:

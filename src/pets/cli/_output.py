@@ -158,7 +158,6 @@ def count(number: int, noun: str) -> str:
 
 
 def interval_words(mean: float, low: float, high: float) -> str:
-    """A share with the ends of its interval."""
     return f"{mean:.3f} ({low:.3f} to {high:.3f})"
 
 

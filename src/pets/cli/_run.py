@@ -254,7 +254,6 @@ def outage_words(outage: Outage, now: float) -> str:
 
 
 async def _show_figures(engine: Engine, console: SafeConsole) -> None:
-    """Live figures on a terminal."""
     latest: ExpectedConsistency | None = None
     next_look = 0.0
     with Live(console=console, transient=True, auto_refresh=False) as live:
@@ -320,7 +319,6 @@ def answers_in(output: Path) -> int:
 
 
 def answered_words(summary: AnswerSummary) -> str:
-    """How many questions have an answer."""
     return f"{summary.answered:,} of {summary.questions:,} question{'' if summary.questions == 1 else 's'} answered"
 
 
@@ -357,7 +355,6 @@ def remarks(summary: AnswerSummary, max_tokens: int | None) -> Iterator[str]:
 
 
 def soft_words(allocator: Allocator) -> str:
-    """What soft votes were good for."""
     votes_per_trace = allocator.votes_per_trace
     if votes_per_trace is None:
         return "Soft votes: no trace told what else it might have said, so each counted as one vote."

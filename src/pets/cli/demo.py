@@ -228,7 +228,6 @@ def compare_recorded(pool: Pool) -> RecordedPart:
 
 
 def print_recorded(recorded: RecordedPart, console: Console) -> None:
-    """Print the sentences, the curves, and where the traces went."""
     console.print(f"{recorded.title}\n", style="bold", markup=False)
     for sentence in recorded.sentences:
         console.print(sentence, markup=False)
@@ -243,7 +242,6 @@ def print_recorded(recorded: RecordedPart, console: Console) -> None:
 
 
 def print_live(live: LivePart, console: Console) -> None:
-    """Print every question with its votes."""
     console.print(f"\nLive: {live.words}", markup=False)
     for question in live.questions():
         answer = "no answer" if question.answer is None else question.answer
@@ -254,7 +252,6 @@ def print_live(live: LivePart, console: Console) -> None:
 
 
 def demo_page(recorded: RecordedPart, live: LivePart) -> str:
-    """The same as a page of HTML."""
     recorded_note = f"Recorded part: {REPETITIONS} draws; bands are one standard deviation over them"
     notes = (
         f"{recorded_note}. Both policies see the same traces.",

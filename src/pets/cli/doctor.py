@@ -156,7 +156,6 @@ def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, spec: RunSpec) ->
 
 
 def _report(diagnosis: Diagnosis, forecast: RunEstimate | None, spec: RunSpec) -> Iterator[str]:
-    """The findings as lines for a person."""
     yield f"{diagnosis.server or 'local model'} {diagnosis.model}".rstrip()
     for check in diagnosis.checks:
         yield f"  {MARKS[check.state]}  {check.name:18} {check.finding}"

@@ -82,7 +82,6 @@ def fit(
 
 
 def _draw_plan(fitted: StreamPlan) -> None:
-    """Print where a plan comes from, its grids, their curves, the prices and the prior."""
     console, source = table_console(PIPE_WIDTH), fitted.provenance
     rounds = f"{fitted.rounds} rounds" if fitted.rounds else "one trace at a time"
     answers = source.answer if source.options is None else f"{source.answer}, {source.options} options"

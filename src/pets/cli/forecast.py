@@ -154,7 +154,6 @@ def played_on(
 
 
 def _replayed(path: Path, policy: str, up_to: float | None) -> ForecastSource:
-    """A recorded pool, replayed."""
     if not path.exists() and str(path) not in SHIPPED:
         raise InputError(f'there is no pool "{path}"; a run is a number or "last".')
     pool = read_pool(path)

@@ -22,8 +22,6 @@ SECONDS = {"slow": "slow_seconds", "rate-limit": "retry_after"}  # what a number
 
 @option_group("Answers")
 class MockAnswerOptions:
-    """How the mock answers, and how it misbehaves."""
-
     fault: tuple[str, ...] = option(
         "A fault and the share of requests that it befalls, such as hang=0.02; give it again for more. "
         + " ".join(f"{name}: {text}" for name, text in FAULTS.items())
@@ -61,8 +59,6 @@ class MockAnswerOptions:
 
 @option_group("Server")
 class MockServerOptions:
-    """How the mock is reached, and how fast it answers."""
-
     host: str = option("The address to listen at.", "127.0.0.1")
     port: int = option("The port to listen at; 0 takes a free one.", 8000)
     model: str = option("The model's name.", "mock")

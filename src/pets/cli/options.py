@@ -63,8 +63,6 @@ LOCAL: Any = option(
 
 @option_group("Questions")
 class QuestionOptions:
-    """Which questions of a file."""
-
     fields: tuple[str, ...] = FIELDS
     first: int | None = FIRST
 
@@ -115,14 +113,11 @@ class ServerOptions:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that go with every request."""
         return parse_headers(self.header)
 
 
 @option_group("Model")
 class ModelOptions(ServerOptions):
-    """Which model is asked."""
-
     endpoint: tuple[str, ...] = option(
         "An OpenAI-compatible server, such as http://localhost:8000/v1; give it again for more, and as MODEL=URL for "
         "one of several models. Without one, that of OPENAI_BASE_URL if --model names no file, else a model on this "

@@ -48,8 +48,6 @@ POOL_FIELDS: Any = option(
 
 @option_group("Pools")
 class PoolOptions:
-    """How recorded answers are read."""
-
     answer: str | None = option(
         "Read the texts of traces, or what stands for their answers, by this answer type: choice, number, math, "
         "text, ...; raw takes them as recorded. If not given, as the manifest says, else as recorded."

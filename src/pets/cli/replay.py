@@ -63,8 +63,6 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @option_group("Protocol")
 class WorkerOptions:
-    """Who replays."""
-
     workers: str | None = option(
         "How many processes replay; one per core if not given. With ray, or ray:ADDRESS, those of a Ray cluster. "
         f"{CLUSTER_HELP}",
@@ -73,7 +71,6 @@ class WorkerOptions:
 
     @property
     def processes(self) -> int:
-        """How many processes of this machine replay."""
         number = str(os.cpu_count() or 1) if self.workers is None else self.workers
         if not number.isdecimal() or not int(number):
             raise InputError(f"--workers is a number of processes, or ray[:ADDRESS]; got {self.workers!r}.")
@@ -81,7 +78,6 @@ class WorkerOptions:
 
     @property
     def cluster(self) -> RayCluster | None:
-        """The cluster that replays, if one does."""
         name, _, address = (self.workers or "").partition(":")
         return connect(address) if name == "ray" else None
 
@@ -172,7 +168,6 @@ def replay(
 
 
 def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[str, ...]:
-    """Every policy that these pools allow."""
     if protocol.weighted:
         return DEFAULT_WEIGHTED
     batch, online = (DEFAULT_CLOCK, ("price",)) if protocol.clock else (DEFAULT, DEFAULT_ONLINE)

@@ -244,7 +244,6 @@ def _local_time(seconds: float) -> str:
 
 
 def _summary_facts(run: RunSummary) -> dict[str, Any]:
-    """A run in a few numbers, as JSON has them."""
     settings = run.settings
     return {
         "run": run.id,
@@ -320,7 +319,6 @@ def _worth(view: RunView) -> dict[str, Any]:
 
 
 def _print_run(facts: Facts) -> None:
-    """Print a fact per line."""
     for key, value in facts.items():
         if key not in MERGED:
             _print_fact(key.replace("_", " "), _fact_words(key, value, facts))
@@ -379,7 +377,6 @@ def _question_facts(view: RunView, id: str) -> Facts:
 
 
 def _print_question(facts: Facts) -> None:
-    """Print the question, its votes and its traces."""
     prompt = facts["prompt"]
     texts = prompt if isinstance(prompt, str) else "\n".join(f"{part['role']}: {part['content']}" for part in prompt)
     echo(*texts.split("\n"), "")

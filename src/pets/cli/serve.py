@@ -35,8 +35,6 @@ SHOWN_MODELS = 8
 
 @option_group("Model")
 class UpstreamOptions:
-    """Which model answers."""
-
     endpoint: tuple[str, ...] = option(
         "The server to ask, such as http://localhost:8000/v1; given several times, one takes over where another "
         "fails. Without one, a model on this machine answers.",
@@ -67,15 +65,12 @@ class UpstreamOptions:
 
     @property
     def key(self) -> str | None:
-        """The upstream's key."""
         names = ("PETS_UPSTREAM_KEY", "OPENAI_API_KEY") if self.key_env is None else (self.key_env,)
         return next((key for name in names if (key := os.environ.get(name))), None)
 
 
 @option_group("Budget")
 class SpendOptions:
-    """What votes may cost."""
-
     budget: tuple[str, ...] = option(
         "What votes may cost: 16x (traces per question on average; the plan's, or 16), 50000 (traces), 20Mtok or "
         "100usd in all, 5000/h or 2Mtok/30m in a window of time; give it again for more than one.",
@@ -126,8 +121,6 @@ class SpendOptions:
 
 @option_group("Gateway")
 class GatewayOptions:
-    """Where the gateway listens, and what it remembers."""
-
     host: str = option("The address to listen at.", "127.0.0.1")
     port: int = option("The port to listen at; 0 takes a free one.", 8080)
     store: str | None = option(
@@ -220,7 +213,6 @@ def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings)
 
 
 def _server(upstream: UpstreamOptions) -> list[str] | LocalSampler:
-    """The addresses of the servers, or a local model."""
     if not upstream.endpoint:
         if len(upstream.model) > 1:
             raise InputError("several models vote at servers: give --endpoint URL, or name one --model.")

@@ -199,7 +199,6 @@ def _live(
     selection: QuestionOptions,
     store: str | None,
 ) -> RunningStream:
-    """A model, asked."""
     question_set = _loaded(questions, selection)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     spec = run_spec(said, model, own, headers=tuple(sorted(model.headers)))
