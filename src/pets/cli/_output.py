@@ -16,15 +16,7 @@ from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -162,15 +154,12 @@ def interval_words(mean: float, low: float, high: float) -> str:
 
 
 @contextmanager
-def progress_bar(
-    doing: str = "replaying", first: str = "reading answers", *, counts: bool = False
-) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(doing: str = "replaying", first: str = "reading answers") -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr with the time that is left; call it with what is done and what there is to do.
 
-    ``first`` are its words before that. It shows the share that is done or, with ``counts``, both numbers.
+    ``first`` are its words before that.
     """
-    done_column = MofNCompleteColumn() if counts else TaskProgressColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), done_column, TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
         task = bar.add_task(first, total=None)
 

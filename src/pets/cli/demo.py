@@ -170,7 +170,7 @@ async def _live(first: int, budget: str, pool: Pool) -> LivePart:
     starter = question_set("starter")
     problems = tuple(problem for problem in starter.problems if problem.id in population)[:first]
     traces = count(1)
-    with progress_bar("live model", "loading the model", counts=True) as progress:
+    with progress_bar("live model", "loading the model") as progress:
         try:
             engine = Engine(
                 replace(starter, problems=problems),

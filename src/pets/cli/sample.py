@@ -82,6 +82,6 @@ def sample(
 
 
 async def _record(recording: Recording, samplers: Sequence[Sampler], output: Path) -> int:
-    with progress_bar("questions", "starting", counts=True) as show:
+    with progress_bar("questions", "starting") as show:
         async with Sources(samplers).opened():
             return await record(recording, samplers, output, show)
