@@ -220,7 +220,7 @@ def spec_of(value: Policy | AnswerType) -> str | None:
         text = getattr(value, whole)
         return f"{spec}:{text}" if text else spec
     settings = []
-    for key, option in _options(type(value)).items():
+    for key, option in _options(type(value)).items():  # type: ignore[arg-type]  # a class is hashable, says Python
         setting = getattr(value, key) if _is_plain(option) else option.default
         if setting != option.default:
             settings.append(f"{key}={str(setting).lower() if isinstance(setting, bool) else setting}")
@@ -234,7 +234,7 @@ def spec_of(value: Policy | AnswerType) -> str | None:
 
 def _made(cls: type[Base], name: str, text: str) -> Base:
     """An object of a class with the options that a spec says after its name."""
-    options, values = _options(cls), dict[str, Any]()
+    options, values = _options(cls), dict[str, Any]()  # type: ignore[arg-type]
     whole = getattr(cls, "spec_option", "")  # the one that is all of a spec after the name, where there is one
     if whole and text:
         values[whole] = text
@@ -254,7 +254,7 @@ def _made(cls: type[Base], name: str, text: str) -> Base:
 
 
 @cache
-def _options(cls: Any) -> Mapping[str, Parameter]:
+def _options(cls: type) -> Mapping[str, Parameter]:
     """The constructor's arguments, annotated with what a spec's value may be: ``(int,)`` for ``int | None``."""
     hints, options = get_type_hints(cls.__init__), dict[str, Parameter]()  # type: ignore[misc]
     for name, parameter in inspect.signature(cls).parameters.items():
