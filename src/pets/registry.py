@@ -238,7 +238,8 @@ def _made(cls: type[Base], name: str, text: str) -> Base:
     whole = getattr(cls, "spec_option", "")  # the one that is all of a spec after the name, where there is one
     if whole and text:
         values[whole] = text
-    for part in filter(None, () if whole else text.split(",")):
+    parts = [] if whole else text.split(",")
+    for part in filter(None, parts):
         key, equals, value = part.partition("=")
         if key not in options or not equals:
             raise SpecError(f"{name}: there is no option {part!r}. {_listing(name, options)}")

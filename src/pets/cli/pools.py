@@ -206,7 +206,10 @@ def _print_table(summaries: Sequence[Summary]) -> None:
     numbers = ["questions", "traces", "answers", "pass@1", "vote", "unanimous", "leader", "no answer"]
     tokens = any(summary.tokens_mean is not None for summary in summaries)
     confidence = any(summary.confidence_missing is not None for summary in summaries)
-    numbers += ["tokens: mean, p95"] * tokens + ["confidence (missing)"] * confidence
+    if tokens:
+        numbers.append("tokens: mean, p95")
+    if confidence:
+        numbers.append("confidence (missing)")
     rows = []
     for own in summaries:
         low, high = own.traces_min, own.traces_max

@@ -98,7 +98,8 @@ class SpendOptions:
                     raise InputError(f"{time!r} is no span of time; {forms}.")
                 seconds = span
             amount = Amount.parse(number)
-            kind = "window" if span else "mean" if amount.unit == "mean" else "total"
+            kind = "mean" if amount.unit == "mean" else "total"
+            kind = "window" if span else kind
             if kind in amounts or (span and amount.unit == "mean"):
                 raise BudgetError(f"give one budget each: 16x on average, 100usd in all, 5usd/h; got {text!r}.")
             amounts[kind] = amount

@@ -146,7 +146,8 @@ class RunningStream:
             return
         spec = self._stream.spec
         left, kind = spec.spending.horizon, next(iter(spec.reading.answer_sizes), RAW)
-        parse = spoken_problem(self.fields, AUTO if kind == RAW else kind) if self.targets is None else replayed_problem
+        spoken = spoken_problem(self.fields, AUTO if kind == RAW else kind)
+        parse = spoken if self.targets is None else replayed_problem
         async for problem in problems_in(arriving_rows(sys.stdin.buffer), parse, self._refuse):
             yield problem
             left = None if left is None else left - 1
