@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pets.cli._groups import option, option_group, verb
+from pets.cli._groups import option, verb
 from pets.cli._output import (
     FORMAT,
     Format,
@@ -21,7 +21,6 @@ from pets.cli._output import (
 from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._terminal import say
 from pets.cli.pools import PoolOptions
-from pets.cluster import RayCluster
 from pets.errors import InputError
 from pets.lab import PoolResult, ReplayConfig, certificates, read_answers, rows
 from pets.lab import replay as run
@@ -61,39 +60,22 @@ WORTH_SAYING_S = 20.0
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@option_group("Protocol")
-class WorkerOptions:
-    workers: str | None = option(
-        "How many processes replay; one per core if not given. With ray, or ray:ADDRESS, those of a Ray cluster. "
-        f"{CLUSTER_HELP}",
-        metavar="N|ray[:ADDRESS]",
-    )
-
-    @property
-    def processes(self) -> int:
-        number = str(os.cpu_count() or 1) if self.workers is None else self.workers
-        if not number.isdecimal() or not int(number):
-            raise InputError(f"--workers is a number of processes, or ray[:ADDRESS]; got {self.workers!r}.")
-        return int(number)
-
-    @property
-    def cluster(self) -> RayCluster | None:
-        name, _, address = (self.workers or "").partition(":")
-        return connect(address) if name == "ray" else None
-
-
 @verb()
 @click.argument("paths", nargs=-1, required=True, metavar="POOL...", type=click.Path(path_type=Path))
 def replay(
     paths: tuple[Path, ...],
     protocol: ReplayConfig,
-    workers: WorkerOptions,
     reading: PoolOptions,
     policies: tuple[str, ...] = option(
         'A policy such as "okg:prior=1" or python:MODULE:CLASS; give it again for more. Without any, all that the '
         "pools allow.",
         (),
         flags=("--policy",),
+    ),
+    workers: str | None = option(
+        "How many processes replay; one per core if not given. With ray, or ray:ADDRESS, those of a Ray cluster. "
+        f"{CLUSTER_HELP}",
+        metavar="N|ray[:ADDRESS]",
     ),
     form: Format | None = FORMAT,
     output: Path | None = option(
@@ -122,11 +104,15 @@ def replay(
         protocol = replace(protocol, certified=CERTIFIED_AT)
     pools, mixtures = reading.read_mixtures(paths)
     specs = [*map(typed_policy, policies)] or _default_policies(pools, protocol)
-    cluster = workers.cluster
+    place, _, address = (str(os.cpu_count() or 1) if workers is None else workers).partition(":")
+    cluster, processes = connect(address) if place == "ray" else None, 1
     if cluster is None:
+        if not place.isdecimal() or not int(place) or address:
+            raise InputError(f"--workers is a number of processes, or ray[:ADDRESS]; got {workers!r}.")
+        processes = int(place)
         traces = sum(len(pool.questions) for pool in pools) * protocol.size
-        seconds = SECONDS_PER_TRACE * traces * len(specs) * protocol.repetitions / workers.processes
-        work = f"{len(specs)} policies, {protocol.repetitions} repetitions, {workers.processes} at a time"
+        seconds = SECONDS_PER_TRACE * traces * len(specs) * protocol.repetitions / processes
+        work = f"{len(specs)} policies, {protocol.repetitions} repetitions, {processes} at a time"
         if seconds > WORTH_SAYING_S:
             say(f"{work}: about {max(1, round(seconds / 60))} min.")
     with progress_bar() as progress:
@@ -135,7 +121,7 @@ def replay(
             specs,
             config=protocol,
             answer=reading.answer,
-            workers=1 if cluster is not None else workers.processes,
+            workers=processes,
             cluster=cluster,
             progress=progress,
         )
