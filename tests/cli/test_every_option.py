@@ -106,7 +106,6 @@ LINES = {  # of every command with groups of options, enough to read all of them
     "pets doctor": ["q.jsonl AT", "--trust"],
     "pets fit": ["pool.jsonl --budget 6x --policy price:rounds=1 -o plan.json"],
     "pets keys set": ["alice --store keys.db --rpm 5"],
-    "pets mock": ["--port 0"],
     "pets pools convert": ["pool.jsonl copy.jsonl"],
     "pets pools show": ["pool.jsonl"],
     "pets replay": ["long.jsonl --policy uniform --policy price:rounds=1 --train 4 --repetitions 1 --workers 1"],
