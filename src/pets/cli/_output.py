@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pets.cli._groups import option
-from pets.cli._terminal import echo, is_terminal, json_line, terminal_text
+from pets.cli._terminal import echo, json_line, terminal_text
 from pets.errors import InputError
 from pets.store.database import locked_file
 from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
@@ -73,7 +73,7 @@ def check_output(path: Path | None, *sources: str | Path | None, rows: bool = Fa
 
 def is_for_people(form: Format | None) -> bool:
     """Whether stdout gets a table: where the user wants one, or says nothing and is at a terminal."""
-    return form == "table" or (form is None and is_terminal())
+    return form == "table" or (form is None and sys.stdout.isatty())
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], form: Format | None, print_people: Callable[[], None]) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from pets.cli._groups import FILE, SpecOptions, named_options, option, refuse_named, verb
-from pets.cli._output import check_output, count
+from pets.cli._output import check_output, count, is_for_people
 from pets.cli._ray import RayOptions
 from pets.cli._run import run_engine, run_jobs, write_answers
-from pets.cli._terminal import is_terminal, say
+from pets.cli._terminal import say
 from pets.cli.options import CODE, FIELDS, LOCAL, OUTPUT, STORE, QuestionOptions, ServerOptions
 from pets.cli.solve import NO_SERVER
 from pets.cli.stream import resumed_stream
@@ -118,7 +118,7 @@ def resume(
         sampler=samplers,
         **changes,
     )
-    run_engine(engine, output, rows=not is_terminal())
+    run_engine(engine, output, rows=not is_for_people(None))
 
 
 def _read_replies(engine: Engine, sampler: BatchSampler, lines: BatchReplies, output: Path | None) -> None:
