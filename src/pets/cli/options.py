@@ -155,6 +155,8 @@ class ModelOptions(ServerOptions):
 
     def price(self, prices: Sequence[str]) -> str | Mapping[str, str] | None:
         """The price of one model, or each of several its own, written MODEL=in=...,out=... or for all."""
+        if not prices:
+            return None
         own: dict[str, str] = {}
         for name, texts in values_by_model("--price", self.names or [self.name or ""], prices).items():
             if len(texts) > 1:

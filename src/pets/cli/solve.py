@@ -112,7 +112,8 @@ def solve(
         if not new and Path(place).exists():  # a run that is over would cost nothing, which is said
             try:
                 engine = made(store=place)
-                _print_origin(engine)
+                if engine.stored_run is not None:
+                    _print_origin(engine, engine.stored_run.id)
                 engine.close()
                 if engine.origin == "finished":
                     return
@@ -126,7 +127,8 @@ def solve(
         say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --store {KEEP_NOTHING} keeps nothing.")
     engine = made(store=None if store == KEEP_NOTHING else store or DEFAULT_STORE)
     if files is None:
-        _print_origin(engine)
+        if engine.stored_run is not None:
+            _print_origin(engine, engine.stored_run.id)
         run_engine(engine, output)
         return
     asyncio.run(run_jobs(engine))  # writes the wave whose replies were not read, else the next one
@@ -137,15 +139,13 @@ def solve(
     say(f"{to}: {count(files.requests, 'request')}. {kept_words(engine)}")
 
 
-def _print_origin(engine: Engine) -> None:
+def _print_origin(engine: Engine, run: int) -> None:
     """Say that an earlier run goes on, or is shown again."""
-    if engine.stored_run is None:
-        return
-    name = f"Run {engine.stored_run.id} of {engine.store_name} asks the same"
+    name = f"Run {run} of {engine.store_name} asks the same"
     if engine.origin == "unfinished":
         say(f"{name} and is unfinished: going on with it; --new starts anew.")
-    elif engine.origin == "finished":
-        more = f"`pets resume {engine.stored_run.id} --budget +AMOUNT` adds to it"
+    else:
+        more = f"`pets resume {run} --budget +AMOUNT` adds to it"
         say(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.")
 
 
