@@ -155,8 +155,6 @@ class ModelOptions(ServerOptions):
 
     def price(self, prices: Sequence[str]) -> str | Mapping[str, str] | None:
         """The price of one model, or each of several its own, written MODEL=in=...,out=... or for all."""
-        if not prices:
-            return None
         own: dict[str, str] = {}
         for name, texts in values_by_model("--price", self.names or [self.name or ""], prices).items():
             if len(texts) > 1:
@@ -181,7 +179,8 @@ class ModelOptions(ServerOptions):
 def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any) -> RunSpec:
     """The spec of a run: how the question set has its traces drawn, what the user said, and the verb's ``own``."""
     values = dict(said.said)
-    values["price"] = model.price(values.get("price", ()))
+    if "price" in values:
+        values["price"] = model.price(values["price"])
     if "policy" in values:
         values["policy"] = typed_policy(values["policy"])
     if "extra_body" in values:
