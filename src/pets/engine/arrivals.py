@@ -22,7 +22,7 @@ from pets.questions import Problem
 from pets.samplers import Completion, Sampling, Seeds
 from pets.store import StoredTrace
 from pets.store.cache import TraceCache
-from pets.types import Trace
+from pets.types import Launch, Trace
 
 if TYPE_CHECKING:
     from pets.engine.settlement import Settlement
@@ -74,6 +74,7 @@ class Arrivals:
 
     def __init__(self, wiring: Wiring, launches: Iterable[PendingLaunches] = ()) -> None:
         self._wiring, self._launches = wiring, list(launches)
+        self._awaited = {Launch(id, number) for id, numbers in self._launches for number in numbers}
         self._requests: dict[str, dict[asyncio.Task[None], TraceRequest]] = {}  # on their way, by question
 
     def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[PendingLaunches]:
@@ -104,9 +105,10 @@ class Arrivals:
         return request
 
     def start(self, request: TraceRequest, receiver: "Settlement", group: asyncio.TaskGroup | None) -> None:
-        """Fetch a request in a task, but for traces that an earlier run has paid for."""
+        """Fetch a request in a task, but for what an earlier run has paid for; what is awaited was sent before."""
         assert group is not None
-        cache, fetcher = self._wiring.cache, self._wiring.fetcher
+        awaited, fetcher = Launch(request.question, request.first) in self._awaited, self._wiring.fetcher
+        cache = None if awaited else self._wiring.cache
         for part in (request,) if cache is None else reused_parts(request, cache, fetcher.pool):
             if part.reused is not None:
                 group.create_task(receiver.delivered(part, [part.reused]))

@@ -619,6 +619,11 @@ class PastRun:
         if never_sent:
             run.write([], [], dropped=never_sent)
 
+    @property
+    def awaited_launches(self) -> list[Launch]:
+        """Those that are awaited, one by one."""
+        return [Launch(id, number) for id, numbers in self.awaited for number in numbers]
+
     def adopt(
         self, wiring: Wiring, on_trace: Callable[[StoredTrace], None], labels: Labels | None = None
     ) -> Sequence[PendingLaunches]:
@@ -634,9 +639,8 @@ class PastRun:
         if self._problems:
             questions, first = wiring.questions, self._problems[0]
             wiring.stops.first_traces.count_stored(run, lambda: questions.type_name(first))
-        pending = [Launch(id, number) for id, numbers in self.awaited for number in numbers]
         kind, labels = self._spec.confidence_kind, labels or wiring.questions.labels_of
-        adopt_run(wiring.allocator, run, labels, kind, pending, whole_wave=self._whole_wave)
+        adopt_run(wiring.allocator, run, labels, kind, self.awaited_launches, whole_wave=self._whole_wave)
         if isinstance(wiring.costs, CostEstimator):
             for trace in run.traces(texts=False):
                 if trace.part is None:
@@ -658,13 +662,11 @@ def charge_lost(run: Run) -> None:
         run.write([], lost)
 
 
-def ledger_of(
-    run: Run, spec: RunSpec, sources: Sources, allocator: Allocator, awaited: Sequence[PendingLaunches]
-) -> RunLedger:
+def ledger_of(run: Run, spec: RunSpec, sources: Sources, allocator: Allocator, awaited: Sequence[Launch]) -> RunLedger:
     """The ledger of a stored run; one by batch jobs writes these down as well."""
     if not spec.serving.batch_api:
         return RunLedger(run)
     samplers = batch_samplers(sources.samplers)
     for sampler in samplers:
         sampler.wave = lambda: allocator.wave
-    return JobLedger(run, samplers, [Launch(id, number) for id, numbers in awaited for number in numbers])
+    return JobLedger(run, samplers, awaited)

@@ -285,7 +285,8 @@ class Engine(LiveRun):
                 is_rival=lambda run: self.repeatable and run.settings.budget == self.record.budget,
             )
         if self.stored_run is not None:
-            self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, past.awaited if past else ())
+            awaited = () if past is None else past.awaited_launches
+            self._ledger = ledger_of(self.stored_run, spec, self.sources, allocator, awaited)
         return assemble(
             spec,
             allocator,

@@ -32,8 +32,9 @@ SOCKS_MODULES = ("aiohttp_socks", "python_socks")  # whose errors are all of the
 class HttpClient:
     """Sends requests to the server at ``url``, with its key and headers, through its proxy; no redirects, no cookies.
 
-    ``timeout`` is for each read of a reply. ``loopback`` is for a server of this machine: no proxy, no connections
-    kept. Connections belong to the event loop of the first request, until :meth:`close`.
+    ``timeout`` is for each read of a reply, None where the caller bounds the whole. ``loopback`` is for a server of
+    this machine: no proxy, no connections kept. Connections belong to the event loop of the first request, until
+    :meth:`close`.
 
     aiohttp by itself: at 256 in flight, a request costs httpx over aiohttp's pool 1.5 times its processor time, and
     httpx over its own pool, whose bookkeeping grows with the square of its connections, 13 times.
@@ -45,7 +46,7 @@ class HttpClient:
         *,
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float,
+        timeout: float | None,
         loopback: bool = False,
     ) -> None:
         self._own = {"Accept": "*/*", "Accept-Encoding": "gzip", "User-Agent": "pets"}
