@@ -59,30 +59,48 @@ class VoteLimits:
     held: Mapping[int, Completion] = field(default_factory=dict)
 
 
-class SubmittedVote:
-    """A vote while it is under way, and what became of it: its ``answer``, or the ``error`` where no trace came back.
+@dataclass(frozen=True, slots=True)
+class VoteOutcome:
+    """What became of a vote: its ``answer``, or the ``error`` where no trace came back.
 
     ``timed_out``: the deadline came, and nothing else went wrong. ``retries`` attempts failed. The policy planned
     with ``mean_left`` traces per question, and stopped at ``log_price``. ``question`` holds the traces.
     """
 
-    def __init__(self, question: OpenQuestion, limits: VoteLimits) -> None:
-        self.question, self.limits = question, limits
-        self.answer: Answer | None = None
-        self.error: SamplerError | BudgetError | None = None
-        self.stopped: Stop = "single" if limits.single else "policy"
-        self.timed_out = False
-        self.launched = self.retries = 0
-        self.mean_left: float | None = None
-        self.log_price: float | None = None
-        self.tasks: asyncio.TaskGroup | None = None
-        self.done = asyncio.Event()
+    question: OpenQuestion
+    limits: VoteLimits
+    stopped: Stop
+    answer: Answer | None
+    error: SamplerError | BudgetError | None
+    timed_out: bool
+    retries: int
+    mean_left: float | None
+    log_price: float | None
 
     def result(self) -> Answer:
         """The answer; raises the error where there is none."""
         if self.answer is None:
             raise self.error or BusyError("no trace came back in time.")
         return self.answer
+
+
+class OpenVote:
+    """A vote while it is under way: how many traces were ``launched``, in which ``tasks``, until it is ``done``."""
+
+    def __init__(self, question: OpenQuestion, limits: VoteLimits) -> None:
+        self.question, self.limits = question, limits
+        self.stopped: Stop = "single" if limits.single else "policy"
+        self.error: SamplerError | BudgetError | None = None
+        self.launched = self.retries = 0
+        self.mean_left: float | None = None
+        self.log_price: float | None = None
+        self.tasks: asyncio.TaskGroup | None = None
+        self.done = asyncio.Event()
+
+    def outcome(self, answer: Answer | None = None, *, timed_out: bool = False) -> VoteOutcome:
+        """What has become of it."""
+        plan = self.mean_left, self.log_price
+        return VoteOutcome(self.question, self.limits, self.stopped, answer, self.error, timed_out, self.retries, *plan)
 
 
 class Submissions(Arrivals):
@@ -92,20 +110,20 @@ class Submissions(Arrivals):
     """
 
     def __init__(self, wiring: Wiring, places: "Places", receiver: Callable[[], Settlement]) -> None:
-        self.votes: dict[str, SubmittedVote] = {}
+        self.votes: dict[str, OpenVote] = {}
         """Those under way, by id."""
         self.places = places
         super().__init__(wiring)
         self._receiver = receiver
 
-    async def submit(self, problem: Problem, limits: VoteLimits) -> SubmittedVote:
+    async def submit(self, problem: Problem, limits: VoteLimits) -> VoteOutcome:
         """Vote on a question until the policy, the deadline or a limit of its own ends it.
 
         Cancelled, it charges the requests in flight and gives back the rest.
         """
         payer, reader = limits.payer, limits.reader
         question = OpenQuestion(problem, position=limits.seed, keep_traces=True, payer=payer, reader=reader)
-        vote = self.votes[question.id] = SubmittedVote(question, limits)
+        vote = self.votes[question.id] = OpenVote(question, limits)
         try:
             async with asyncio.timeout_at(limits.deadline):
                 await (self._fetch_single(vote) if limits.single else self._vote(vote))
@@ -113,22 +131,21 @@ class Submissions(Arrivals):
             vote.stopped = "deadline"
         except (SamplerError, BudgetError) as error:
             vote.error = error
-            return vote
+            return vote.outcome()
         except BaseExceptionGroup as errors:
             cause = first_error(errors)
             if not isinstance(cause, SamplerError | BudgetError):
                 raise cause from None
             vote.error = cause
-            return vote
+            return vote.outcome()
         finally:
             del self.votes[question.id]
-        vote.timed_out = vote.stopped == "deadline" and vote.error is None
+        timed_out = vote.stopped == "deadline" and vote.error is None
         vote.error = vote.error or self._wiring.fetcher.outage
-        if any(trace.error is None for trace in (question.traces or {}).values()):
-            vote.answer = self._answer(vote)
-        return vote
+        came = any(trace.error is None for trace in (question.traces or {}).values())
+        return vote.outcome(self._answer(vote) if came else None, timed_out=timed_out)
 
-    async def _vote(self, vote: SubmittedVote) -> None:
+    async def _vote(self, vote: OpenVote) -> None:
         """Let the policy decide until it has enough; the question's tasks are a group of its own."""
         self._wiring.allocator.add(replace(vote.question.question, hurry=vote.limits.hurry))
         self._wiring.questions.open(vote.question)
@@ -139,7 +156,7 @@ class Submissions(Arrivals):
         finally:
             self._leave(vote)
 
-    async def _fetch_single(self, vote: SubmittedVote) -> None:
+    async def _fetch_single(self, vote: OpenVote) -> None:
         """One trace, no vote."""
         vote.launched = 1
         self._wiring.questions.launched(vote.question, 1)
@@ -149,7 +166,7 @@ class Submissions(Arrivals):
         finally:
             self._wiring.questions.back(vote.question)
 
-    async def _fetch(self, vote: SubmittedVote, request: TraceRequest, receiver: Settlement) -> None:
+    async def _fetch(self, vote: OpenVote, request: TraceRequest, receiver: Settlement) -> None:
         """Fetch a request once there is a place for it; where there are fewer places than traces, a part of it."""
         if request.reused is not None:
             return await receiver.delivered(request, [request.reused])
@@ -164,7 +181,7 @@ class Submissions(Arrivals):
         finally:
             self.places.give_back(payer, size)
 
-    def _leave(self, vote: SubmittedVote) -> None:
+    def _leave(self, vote: OpenVote) -> None:
         """Withdraw a question: what was not sent is free again; requests in flight were charged by their tasks."""
         allocator, questions, question = self._wiring.allocator, self._wiring.questions, vote.question
         if vote.stopped == "policy" and not allocator.complete(question.id):
@@ -179,7 +196,7 @@ class Submissions(Arrivals):
         questions.back(question, questions.in_flight_of(question.id))
         self._wiring.wake()
 
-    def _answer(self, vote: SubmittedVote) -> Answer:
+    def _answer(self, vote: OpenVote) -> Answer:
         """The vote over the launch-order prefix of what came back; in a race over all of it."""
         policy, hurried = self._wiring.allocator.policy, bool(vote.question.totals.cancelled)
         return vote.question.answer(
