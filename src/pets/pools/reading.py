@@ -9,7 +9,6 @@ from typing import Any
 
 from pets import tabular
 from pets.arguments import checked
-from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
 from pets.patterns import Pattern
@@ -74,6 +73,7 @@ def read_pool(
     return Pool(_stem(path), tuple(questions), _kind(path), messages)
 
 
+@checked
 def from_frame(
     frame: Any, name: str = "frame", *, confidence: Metric = "tail", fields: Mapping[str, str] | None = None
 ) -> Pool:
@@ -201,23 +201,20 @@ def _gathered(
     rows: Iterable[FileRow], metric: Metric, source: str
 ) -> tuple[list[PooledQuestion], list[tuple[str, str]]]:
     """The good questions, and what is wrong with the others; ``source`` is what messages call that they come from."""
-    if metric not in KINDS:
-        raise InputError(f"confidence is one of {', '.join(KINDS)}; got {metric!r}.")
     questions: dict[str, PooledQuestion] = {}
     problems: list[tuple[str, str]] = []
     places: dict[str, str] = {}
     for number, (place, record, problem) in enumerate(rows, 1):
         try:
-            question = None if problem else _question(record, metric, number)
+            if problem:
+                raise PoolError(problem)
+            question = _question(record, metric, number)
+            if above := places.get(question.id):
+                repeated = f'"id" is {as_json(question.id)}, as on {above}; ids are unique'
+                raise PoolError(f"{repeated}. Rename one or drop the line.")
+            places[question.id], questions[question.id] = place, question
         except PoolError as error:
-            question, problem = None, str(error)
-        if question and question.id in places:
-            repeated = f'"id" is {as_json(question.id)}, as on {places[question.id]}; ids are unique'
-            problem = f"{repeated}. Rename one or drop the line."
-        if problem or question is None:
-            problems.append((place, problem))
-            continue
-        places[question.id], questions[question.id] = place, question
+            problems.append((place, str(error)))
     if not questions and not problems:
         raise PoolError(f"{source} holds no question; a pool has at least one. Record it again.")
     return list(questions.values()), problems
@@ -256,11 +253,11 @@ def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
     if texts is None and answers and all(answer is None for answer in answers):
         failure = f"all {len(answers)} traces failed (every answer is null); no vote exists to agree with"
         raise PoolError(f"{failure}. {RESAMPLE}")
-    tokens, cut, confidence = (_list(record, name) for name in ("tokens", "cut", "confidence"))
     kinds = record.get("confidences") or {}  # Parquet has null where there are none
     if not isinstance(kinds, dict):
         raise PoolError(f'"confidences" is {as_json(kinds)}; expected an object with a list for each kind. {REPAIR}')
-    lists = {str(kind): values for kind in kinds if (values := _list(kinds, kind)) is not None}
+    lists = {str(kind): values for kind in kinds if (values := _floats(kinds, kind)) is not None}
+    confidence = _floats(record, "confidence")
     if lists and confidence is None:
         if metric not in lists:
             raise PoolError(f'"confidences" has {", ".join(lists)} and not {metric}. Choose one of these.')
@@ -269,11 +266,11 @@ def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
         id=str(number) if record.get("id") is None else _text(record["id"], '"id"') or "",
         answers=(None,) * len(texts or ()) if answers is None else answers,
         gold=_text(record.get("gold"), '"gold"'),
-        tokens=None if tokens is None else tuple(tokens),
-        confidence=None if confidence is None else tuple(map(_float, confidence)),
-        confidences={kind: tuple(map(_float, values)) for kind, values in lists.items()},
+        tokens=_list(record, "tokens"),
+        confidence=confidence,
+        confidences=lists,
         texts=texts,
-        cut=None if cut is None else tuple(cut),
+        cut=_list(record, "cut"),
     )
 
 
@@ -307,10 +304,10 @@ def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
     return ours
 
 
-def _list(record: Mapping[str, Any], key: str) -> list[Any] | None:
+def _list(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
     values = listed(record.get(key))
     if values is None or isinstance(values, list):
-        return values
+        return None if values is None else tuple(values)
     raise PoolError(f'"{key}" is {as_json(values)}; expected a list with one entry per trace. {REPAIR}')
 
 
@@ -323,9 +320,12 @@ def _text(value: object, where: str) -> str | None:
     raise PoolError(f"{where} is {as_json(value)}; expected a string, a number or null. {REPAIR}")
 
 
-def _float(value: Any) -> Any:
+def _floats(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
     """JSON writes 20.0 as 20 if it likes; what is no number, or too large for one, is left to be refused."""
-    return float(value) if type(value) is int and value.bit_length() <= 1023 else value
+    values = _list(record, key)
+    if values is None:
+        return None
+    return tuple(float(v) if type(v) is int and v.bit_length() <= 1023 else v for v in values)
 
 
 def _kind(path: Path) -> str | None:
