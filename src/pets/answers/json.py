@@ -59,7 +59,6 @@ class Json(AnswerType):
 
     @property
     def instruction(self) -> str:
-        """JSON alone, or the field that is voted on."""
         if self.field is None:
             return "Answer with JSON alone."
         shape = "..."
@@ -252,7 +251,6 @@ def _embedded(text: str) -> Iterator[Any]:
 
 
 MAX_CALLS = 64
-MAX_ARGUMENTS_CHARS = 100_000  # of all calls of a trace
 
 
 def reading_of_calls(answer_type: AnswerType, text: str, ignore: Iterable[str] = ()) -> Reading | None:
@@ -268,7 +266,7 @@ def reading_of_calls(answer_type: AnswerType, text: str, ignore: Iterable[str] =
     """
     line = text.rpartition("\n")[2]
     try:
-        calls = json.loads(line) if len(line) <= 2 * MAX_ARGUMENTS_CHARS else []  # twice, as its quotes are escaped
+        calls = json.loads(line) if len(line) <= 2 * MAX_CHARS else []  # twice, as its quotes are escaped
     except ValueError:  # a server that says so, and calls nothing
         return None
     if not isinstance(calls, list) or not 0 < len(calls) <= MAX_CALLS:

@@ -15,7 +15,6 @@ from pets.answers.quantity import AmbiguousError, Quantity
 from pets.patterns import Pattern
 
 EXCLAMATION = Pattern(r"(?:\A|[^!])‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
-
 IN_OTHER_UNITS = Pattern(r"\d[^\s()]{0,20}(?: [^\s()]{1,20})?‹ \(([^()]{1,60})\)›[*_]*[.!]?\s*\z")  # "8 km (5 miles)"
 
 
@@ -52,7 +51,6 @@ class Number(AnswerType):
         return None
 
     def same(self, first: str, second: str) -> bool:
-        """Whether two forms are one quantity."""
         try:
             return first == second or quantity.same(quantity.parse(first), quantity.parse(second))
         except ValueError:  # a tool call's form
@@ -63,7 +61,6 @@ class Number(AnswerType):
         return Classes(self.same, whole=True)
 
     def same_at_once(self, first: str, second: str) -> bool | None:
-        """As :meth:`same`: it takes no time."""
         return self.same(first, second)
 
 

@@ -24,7 +24,7 @@ from pets.cli._groups import option
 from pets.cli._terminal import echo, json_line, terminal_text
 from pets.errors import InputError
 from pets.store.database import locked_file
-from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
+from pets.tabular import atomic_write, check_suffix, open_rows, write_all, write_rows
 
 Format = Literal["table", "jsonl", "json", "csv"]
 FORMAT_HELP = (
@@ -88,9 +88,7 @@ def print_rows(rows: Iterable[Mapping[str, Any]], form: Format | None, print_peo
         echo(json_line([*rows]))
         return
     table = io.BytesIO()
-    with open_rows(table, ".csv") as writer:
-        for row in rows:
-            writer.write(row)
+    write_all(rows, table, ".csv")
     echo(*table.getvalue().decode().rstrip("\n").split("\n"))
 
 
