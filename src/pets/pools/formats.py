@@ -17,7 +17,7 @@ from typing import Any
 from pets.errors import PoolError
 from pets.prompts import is_cut
 from pets.tabular import FileRow, Record
-from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json
+from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json, too_large
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
@@ -243,10 +243,7 @@ def zipped_samples(path: Path, max_unpacked_bytes: int | None = None) -> Iterato
                 raw = _unpacked(archive, member, left + 1)
                 left -= len(raw)
                 if left < 0:
-                    raise PoolError(
-                        f'pool "{path.name}" cannot be read (it unpacks to over {limit} bytes, far more than its '
-                        "size; unpack it yourself if that is right)."
-                    )
+                    raise PoolError(f'pool "{path.name}" cannot be read ({too_large(limit)}).')
                 value, problem = parse_json(raw)
                 yield FileRow(name.removeprefix("samples/"), value, problem)
     except FileNotFoundError:

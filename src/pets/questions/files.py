@@ -212,7 +212,7 @@ def problem_from(
     values = dict(zip(columns, map(record.get, columns.values()), strict=True))
     for ours in ("question", "prompt"):
         if ours in fields and columns.get(ours) not in record:
-            raise InputError(f'there is no field "{columns[ours]}"; {_field_names(record)}.')
+            raise InputError(f'there is no field "{columns[ours]}"; {field_names(record)}.')
     if "gold" in record and "answer_type" not in columns and is_answer_type(record.get("answer")):
         raise InputError(RENAMED_TYPE)
     prompt, gold, options = _prompt(values, record), values.get("gold"), values.get("options")
@@ -263,7 +263,7 @@ def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
         raise InputError("the question is empty. Write one, or drop the line.")
     raise InputError(
         'there is no question: it is a text under "question", or under "prompt" a text to go on with or a list of '
-        f'{{"role", "content"}} messages. {_field_names(record).capitalize()}; --field question=NAME says which.'
+        f'{{"role", "content"}} messages. {field_names(record).capitalize()}; --field question=NAME says which.'
     )
 
 
@@ -336,7 +336,8 @@ def _option_texts(value: Any, record: Record) -> tuple[list[str], list[Any]]:
     return [str(name) for name in names], labels if same_length and labels else names
 
 
-def _field_names(record: Record) -> str:
+def field_names(record: Record) -> str:
+    """What a message says of the fields of a record."""
     names = ", ".join(f'"{name}"' for name in list(record)[:12])
     return f"the fields are {names}" if names else "there are no fields"
 

@@ -24,6 +24,7 @@ from pets.questions.files import (
     STDIN,
     Problem,
     QuestionSet,
+    field_names,
     problems_of,
     read_questions,
     stdin_rows,
@@ -109,8 +110,7 @@ def first_of(record: Record, *names: str, default: str | None = None) -> str:
         if isinstance(value, str | int | float) and str(value).strip():
             return str(value)
     if default is None:
-        fields = ", ".join(f'"{name}"' for name in list(record)[:12]) or "none"
-        raise InputError(f'there is no "{names[0]}"; the fields are {fields}. Is this the right set?')
+        raise InputError(f'there is no "{names[0]}"; {field_names(record)}. Is this the right set?')
     return default
 
 
