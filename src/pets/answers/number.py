@@ -2,7 +2,7 @@ r"""Numbers, exactly: ``073`` is ``73``, ``3.0`` is ``3``, ``1/2`` and ``\frac12
 
 Units and currencies are kept; a number without one is the same as with it, because voters on one question differ in
 writing the unit far more often than in meaning another number. So is ``5%`` the same as ``5`` and as ``0.05``. Units
-are not converted: ``5 km`` is not ``5000 m``. There are no floats: ``0.333`` is not ``1/3``.
+are not converted: ``5 km`` is not ``5000 m``, but a dollar is 100 cents. There are no floats: ``0.333`` is not ``1/3``.
 """
 
 from dataclasses import dataclass

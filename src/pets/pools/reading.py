@@ -1,6 +1,5 @@
 """Reads recorded pools: every format, the paper's own records, the pools that ship; problems are told with a place."""
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -19,6 +18,7 @@ from pets.tabular.reading import (
     FileRow,
     Table,
     as_json,
+    as_text,
     listed,
     parse_json,
     plain_record,
@@ -263,9 +263,9 @@ def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
             raise PoolError(f'"confidences" has {", ".join(lists)} and not {metric}. Choose one of these.')
         confidence = lists[metric]
     return PooledQuestion(
-        id=str(number) if record.get("id") is None else _text(record["id"], '"id"') or "",
+        id=str(number) if record.get("id") is None else as_text(record["id"], '"id"', PoolError) or "",
         answers=(None,) * len(texts or ()) if answers is None else answers,
-        gold=_text(record.get("gold"), '"gold"'),
+        gold=as_text(record.get("gold"), '"gold"', PoolError),
         tokens=_list(record, "tokens"),
         confidence=confidence,
         confidences=lists,
@@ -280,7 +280,7 @@ def _texts(record: Mapping[str, Any], key: str) -> tuple[str | None, ...] | None
     if values is None:
         return None
     texts = (formats.content_text(v["content"]) if isinstance(v, dict) and "content" in v else v for v in values)
-    return tuple(_text(text, f"{key}[{at}]") for at, text in enumerate(texts))
+    return tuple(as_text(text, f"{key}[{at}]", PoolError) for at, text in enumerate(texts))
 
 
 def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
@@ -309,15 +309,6 @@ def _list(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
     if values is None or isinstance(values, list):
         return None if values is None else tuple(values)
     raise PoolError(f'"{key}" is {as_json(values)}; expected a list with one entry per trace. {REPAIR}')
-
-
-def _text(value: object, where: str) -> str | None:
-    """A string as it stands, a number as Python writes it."""
-    if value is None or isinstance(value, str):
-        return value
-    if type(value) is int or (type(value) is float and math.isfinite(value)):
-        return str(value)
-    raise PoolError(f"{where} is {as_json(value)}; expected a string, a number or null. {REPAIR}")
 
 
 def _floats(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:

@@ -243,6 +243,15 @@ def columns_of(names: Iterable[str], usual: Mapping[str, Sequence[str]], fields:
     return columns
 
 
+def as_text(value: object, where: str, error: type[PetsError] = InputError) -> str | None:
+    """A string as it stands, a number as Python writes it, ``None`` for nothing; any other value raises."""
+    if value is None or isinstance(value, str):
+        return value
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return str(value)
+    raise error(f"{where} is {as_json(value)}; expected a string, a number or null. {REPAIR}")
+
+
 def as_json(value: object) -> str:
     """A value as JSON has it, cut to what fits in a message."""
     text = json.dumps(value, default=repr)
