@@ -172,8 +172,7 @@ class AnswerType(ABC):
         form = self.gold_form(gold)
         if form is None:
             return None
-        names = [name for name in dict.fromkeys(labels) if name is not None]
-        return next((name for name in names if self.same(name, form)), form)
+        return next((name for name in dict.fromkeys(labels) if name is not None and self.same(name, form)), form)
 
 
 class Classes:

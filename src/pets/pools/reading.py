@@ -6,25 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pets import tabular
 from pets.arguments import checked
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
 from pets.patterns import Pattern
 from pets.pools import formats
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion
-from pets.tabular.reading import (
-    REPAIR,
-    FileRow,
-    Table,
-    as_json,
-    as_text,
-    listed,
-    parse_json,
-    plain_record,
-    read_rows,
-    table_records,
-)
+from pets.tabular import FileRow, read_rows, suffix_of
+from pets.tabular.reading import REPAIR, Table, as_json, as_text, listed, parse_json, plain_record, table_records
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
 """What a pool is written as, and what stands for one in a folder."""
@@ -185,12 +174,12 @@ def _shipped(path: Path) -> Path:
 
 
 def _stem(path: Path) -> str:
-    return path.resolve().name if path.is_dir() else path.name[: -len(suffix_of(path))]
+    return path.resolve().name if path.is_dir() else path.name[: -len(pool_suffix(path))]
 
 
-def suffix_of(path: Path) -> str:
+def pool_suffix(path: Path) -> str:
     """Which of the suffixes the file has."""
-    if suffix := tabular.suffix_of(path, READ_SUFFIXES):
+    if suffix := suffix_of(path, READ_SUFFIXES):
         return suffix
     raise PoolError(
         f"{pool_name(path)}: its format is unknown; pools end in {', '.join(READ_SUFFIXES)}. Rename or convert it."
@@ -222,7 +211,7 @@ def _gathered(
 
 def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] | None) -> Iterator[FileRow]:
     """The questions of a pool file, whatever its format."""
-    if not path.is_dir() and suffix_of(path) == ".eval":
+    if not path.is_dir() and pool_suffix(path) == ".eval":
         return formats.grouped(formats.zipped_samples(path, max_unpacked_bytes), formats.inspect_traces)
     read = partial(read_rows, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes)
     if seeds := formats.seed_files(path):
