@@ -1,7 +1,7 @@
 """Reads recorded pools: every format, the paper's own records, the pools that ship; problems are told with a place."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -209,7 +209,7 @@ def _gathered(
     return list(questions.values()), problems
 
 
-def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] | None) -> Iterator[FileRow]:
+def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] | None) -> Iterable[FileRow]:
     """The questions of a pool file, whatever its format."""
     if not path.is_dir() and pool_suffix(path) == ".eval":
         return formats.grouped(formats.zipped_samples(path, max_unpacked_bytes), formats.inspect_traces)
