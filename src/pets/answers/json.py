@@ -208,14 +208,14 @@ def _paths(names: Iterable[str]) -> Paths:
 def _values(text: str) -> list[Any]:
     """The JSON values of a text, the best last: the whole text; else lists, then objects, then what is fenced."""
     text = text.strip()
+    with suppress(ValueError):
+        return [_parse(text)]
     marks = [match.span() for match in FENCE.finditer(text)]
     blocks = (text[begin:end] for (_, begin), (end, _) in zip(marks[::2], marks[1::2], strict=False))
     fenced = list[Any]()
-    for block in (text, *blocks):
+    for block in blocks:
         with suppress(ValueError):
             fenced.append(_parse(block))
-        if fenced and block is text:
-            return fenced
     embedded = list(_embedded(text))
     lists = [value for value in embedded if isinstance(value, list)]
     return [*lists, *(value for value in embedded if isinstance(value, dict)), *fenced]
