@@ -209,7 +209,7 @@ def problem_from(
     """
     fields = fields or {}
     columns = _columns(tuple(record), tuple(fields.items()))
-    values = {ours: record.get(theirs) for ours, theirs in columns.items()}
+    values = dict(zip(columns, map(record.get, columns.values()), strict=True))
     for ours in ("question", "prompt"):
         if ours in fields and columns.get(ours) not in record:
             raise InputError(f'there is no field "{columns[ours]}"; {field_names(record)}.')

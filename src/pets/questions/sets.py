@@ -187,11 +187,12 @@ def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) 
             raise InputError(f"a data set of the hub is named hf:ORG/NAME[/CONFIG][:SPLIT]; got {name!r}.")
         rows = hub_rows(match["repository"], match["config"], match["split"])
         return QuestionSet(match["repository"], tuple(problems_of(rows, name, fields)))
-    if name in named_sets() and not fields:
+    known = name == "starter" or name in BENCHMARKS
+    if known and not fields:
         return question_set(name)
     path = Path(source)
     if not path.exists():
-        if name in named_sets():
+        if known:
             raise InputError(f'"{name}" is a named set, whose fields are known: leave out --field.')
         raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
     return read_questions(path, fields=fields)

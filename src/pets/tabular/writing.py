@@ -50,10 +50,11 @@ def write_rows(rows: Iterable[Row], path: Path, columns: Sequence[str] | None = 
 
 def write_all(rows: Iterable[Row], file: BinaryIO, name: str, columns: Sequence[str] | None = None) -> int:
     """Write records to an open file in the format of ``name``, and say how many."""
-    rows = iter(rows)
-    first = list(islice(rows, BATCH_ROWS)) if columns is None and name.lower().endswith(TABLES) else []
-    columns = columns or tuple(dict.fromkeys(key for row in first for key in row))
-    with open_rows(file, name, columns) as writer:
+    rows, first = iter(rows), list[Row]()
+    if columns is None and name.lower().endswith(TABLES):
+        first = list(islice(rows, BATCH_ROWS))
+        columns = tuple(dict.fromkeys(key for row in first for key in row))
+    with open_rows(file, name, columns or ()) as writer:
         for row in chain(first, rows):
             writer.write(row)
     return writer.count
