@@ -3,6 +3,7 @@
 Another set is one more entry of :data:`BENCHMARKS`; its rows come from the hub, or from a copy on this machine.
 """
 
+import importlib
 import json
 import re
 import zlib
@@ -252,7 +253,7 @@ def hub_rows(repository: str, config: str | None, split: str | None, copy_hint: 
             splits = datasets.get_dataset_split_names(repository, config)
             split = next((name for name in USUAL_SPLITS if name in splits), splits[0])
         rows = datasets.load_dataset(repository, config, split=split)
-    except Exception as error:  # noqa: BLE001 (the network, files, and what the hub's libraries call errors have no root)
+    except _failures() as error:
         reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         remedy = next((words for sign, words in REMEDIES.items() if sign in reason.lower()), NO_REMEDY)
         remedy = f"{remedy.format(repository)} {copy_hint[:1].upper()}{copy_hint[1:]}".strip()
@@ -282,3 +283,19 @@ def local_rows(source: Path, config: str | None, split: str) -> Iterator[FileRow
     for path in files:
         for row in read_rows(path, noun="questions"):
             yield row._replace(place=f'"{path.name}" {row.place}')
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What loading may raise: files and the network, and all that the hub's two libraries call an error.
+
+    Theirs have no common root, and some of them are none of Python's own (an aborted download, a file that does not
+    fit); which HTTP library they use, and so whose errors come through, depends on their version.
+    """
+    classes: set[type[Exception]] = {OSError, ValueError, RuntimeError}
+    for name in ("datasets.exceptions", "huggingface_hub.errors"):
+        try:
+            names = vars(importlib.import_module(name)).values()
+        except ImportError:
+            continue
+        classes |= {value for value in names if isinstance(value, type) and issubclass(value, Exception)}
+    return tuple(classes)
