@@ -128,14 +128,14 @@ def solve(
 
     async def run() -> Solution:
         with ProgressLine(progress) as line:
-            unkept = ""
+            kept = store
             if store == DEFAULT_STORE:  # where another process could not make the policy or answer type, none is used
                 try:
                     objects = {name: value for name, value in options.items() if name in ("policy", "answer")}
                     (spec or RunSpec()).with_options(**objects).to_plain()
                 except InputError as error:
-                    unkept = str(error)
-                    line.say(f"This run is not kept: {unkept}")
+                    kept = None
+                    line.say(f"This run is not kept: {error}")
             engine = Engine(
                 questions,
                 endpoint=endpoint,
@@ -143,7 +143,7 @@ def solve(
                 key=key,
                 headers=headers,
                 sampler=sampler,
-                store=None if unkept else store,
+                store=kept,
                 new=new,
                 spec=spec,
                 **options,

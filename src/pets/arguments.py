@@ -9,7 +9,6 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from itertools import chain, repeat
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -132,18 +131,18 @@ def _fits(value: object, hint: Any) -> bool:
     """Whether a value may be what the annotation says; what it cannot tell fits."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return any(map(_fits, repeat(value), args))
+        return any(_fits(value, arg) for arg in args)
     if origin is Literal:
         return value in args
     if (origin is tuple and args[1:] == (...,)) or origin in (Sequence, list):
         if not isinstance(value, Sequence) or not isinstance(value, origin):
             return False
         # A text is a sequence of texts to Python, and not to its users.
-        return not isinstance(value, str) and all(map(_fits, value, repeat(args[0])))
+        return not isinstance(value, str) and all(_fits(item, args[0]) for item in value)
     if origin is Mapping:
-        return isinstance(value, Mapping) and all(
-            map(_fits, chain(value, value.values()), [args[0]] * len(value) + [args[1]] * len(value))
-        )
+        if not isinstance(value, Mapping):
+            return False
+        return all(_fits(key, args[0]) and _fits(item, args[1]) for key, item in value.items())
     kind = origin or hint
     if kind is Any or not isinstance(kind, type):
         return True

@@ -117,11 +117,8 @@ def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     >>> first_error(ExceptionGroup("", [OSError(), ExceptionGroup("", [InputError("no question")])]))
     InputError('no question')
     """
-    leaves = _leaves(errors)
-    own = (error for error in leaves if isinstance(error, PetsError))
-    return next(own, leaves[0] if len(leaves) == 1 else errors)
-
-
-def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    parts = [_leaves(error) if isinstance(error, BaseExceptionGroup) else [error] for error in errors.exceptions]
-    return [error for part in parts for error in part]
+    own = errors.subgroup(PetsError)
+    error: BaseException = own or errors
+    while isinstance(error, BaseExceptionGroup) and (own is not None or len(error.exceptions) == 1):
+        error = error.exceptions[0]
+    return errors if isinstance(error, BaseExceptionGroup) else error

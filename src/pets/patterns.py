@@ -56,19 +56,15 @@ class Match:
         return None if start < 0 else self._text[start:end]
 
     def start(self) -> int:
-        """Where it starts."""
         return self._spans[0][0]
 
     def end(self) -> int:
-        """Where it ends."""
         return self._spans[0][1]
 
     def span(self) -> tuple[int, int]:
-        """Where it starts and ends."""
         return self._spans[0]
 
     def groups(self) -> tuple[str | Any, ...]:
-        """What each group matched."""
         return tuple(self[group] for group in range(1, len(self._spans)))
 
 
@@ -111,11 +107,9 @@ class Pattern:
         return Match(text, spans) if subject is None else subject.match(spans)
 
     def match(self, text: str, start: int = 0) -> Match | None:
-        """The match at ``start``."""
         return self.search(text, start, ANCHOR_START)
 
     def fullmatch(self, text: str) -> Match | None:
-        """The match that is the whole text."""
         return self.search(text, 0, ANCHOR_BOTH)
 
     def finditer(self, text: str, start: int = 0) -> Iterator[Match]:

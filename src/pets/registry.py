@@ -51,7 +51,6 @@ class Catalog(dict[str, type[Base]]):
         super().__init__()
         self.noun, self.base = noun, base
         self.broken: dict[str, str] = {}
-        self._options: dict[str, Mapping[str, Parameter]] = {}
         for info in pkgutil.iter_modules(package.__path__):
             if info.name.startswith("_"):  # a script or a helper, not a plugin
                 continue
@@ -59,10 +58,9 @@ class Catalog(dict[str, type[Base]]):
             for name, cls in vars(module).items():
                 own = isinstance(cls, type) and cls.__module__ == module.__name__ and not name.startswith("_")
                 if own and issubclass(cls, base) and cls is not base:
-                    options = _options(cls)
-                    needed = [option for option in options.values() if option.default is Parameter.empty]
-                    if all(map(_is_plain, needed)):
-                        self[info.name], self._options[info.name] = cls, options
+                    needed = [option for option in _options(cls).values() if option.default is Parameter.empty]
+                    if all(_is_plain(option) for option in needed):
+                        self[info.name] = cls
         own_names = frozenset(self)
         for entry in entry_points(group=package.__name__):
             origin = f"package {entry.dist.name!r}" if entry.dist is not None else f"entry point {entry.value!r}"
@@ -76,12 +74,12 @@ class Catalog(dict[str, type[Base]]):
             elif entry.name not in self.broken:
                 try:
                     cls = entry.load()
-                    options = _options(cls)
+                    _options(cls)  # or says what is wrong with its constructor
                 except Exception as error:  # noqa: BLE001 (a plugin may fail in any way, and the verb may not need it)
                     self.broken[entry.name] = f"{origin}: {type(error).__name__}: {error}"
                     continue
                 if isinstance(cls, type) and issubclass(cls, base) and not inspect.isabstract(cls):
-                    self[entry.name], self._options[entry.name] = cls, options
+                    self[entry.name] = cls
                 else:
                     home = f"{base.__module__}.{base.__qualname__}"
                     self.broken[entry.name] = f"{origin}: {entry.value} is no class that subclasses {home}"
@@ -94,7 +92,7 @@ class Catalog(dict[str, type[Base]]):
         if name not in self:
             broken = f" Broken plugins: {', '.join(sorted(self.broken))}." if self.broken else ""
             raise SpecError(f"there is no {self.noun} {name!r}. Known: {', '.join(sorted(self))}.{broken}")
-        return _made(self[name], name, text, self._options[name])
+        return _made(self[name], name, text)
 
     def accept(self, value: str | Base) -> Base:
         """The object itself, or what a spec describes.
@@ -163,7 +161,7 @@ def make_policy(spec: str) -> Policy:
     cls = named_in(module, name)
     if not (isinstance(cls, type) and issubclass(cls, Policy)) or inspect.isabstract(cls):
         raise SpecError(f"{module}.{name} is no policy: subclass IndexPolicy or QuotaPolicy, and write its method.")
-    return _made(cls, f"{CODE_PREFIX}{module}:{name}", text, _options(cls))
+    return _made(cls, f"{CODE_PREFIX}{module}:{name}", text)
 
 
 def typed_policy(spec: str) -> str | Policy:
@@ -214,30 +212,34 @@ def spec_of(value: Policy | AnswerType) -> str | None:
     ('okg:prior=1.0,lengths=false', 'number')
     """
     catalog: Catalog[Any] = policies() if isinstance(value, Policy) else answer_types()
-    if type(value) not in (classes := list(catalog.values())):
+    names = {cls: name for name, cls in catalog.items()}
+    if type(value) not in names:
         return None
-    spec = list(catalog)[classes.index(type(value))]
+    spec = names[type(value)]
     if whole := getattr(value, "spec_option", ""):
         text = getattr(value, whole)
         return f"{spec}:{text}" if text else spec
-    mark = ":"
-    for key, option in _options(type(value)).items():
-        if _is_plain(option) and (setting := getattr(value, key)) != option.default:
-            spec += f"{mark}{key}={str(setting).lower() if isinstance(setting, bool) else setting}"
-            mark = ","
+    settings = []
+    for key, option in _options(type(value)).items():  # type: ignore[arg-type]  # a class is hashable, says Python
+        setting = getattr(value, key) if _is_plain(option) else option.default
+        if setting != option.default:
+            settings.append(f"{key}={str(setting).lower() if isinstance(setting, bool) else setting}")
+    if settings:
+        spec += f":{','.join(settings)}"
     try:
         return spec if catalog.make(spec) == value else None
     except SpecError:  # an option that no spec can set
         return None
 
 
-def _made(cls: type[Base], name: str, text: str, options: Mapping[str, Parameter]) -> Base:
+def _made(cls: type[Base], name: str, text: str) -> Base:
     """An object of a class with the options that a spec says after its name."""
-    values: dict[str, Any] = {}
+    options, values = _options(cls), dict[str, Any]()  # type: ignore[arg-type]
     whole = getattr(cls, "spec_option", "")  # the one that is all of a spec after the name, where there is one
     if whole and text:
         values[whole] = text
-    for part in filter(None, () if whole else text.split(",")):
+    parts = [] if whole else text.split(",")
+    for part in filter(None, parts):
         key, equals, value = part.partition("=")
         if key not in options or not equals:
             raise SpecError(f"{name}: there is no option {part!r}. {_listing(name, options)}")
@@ -252,6 +254,7 @@ def _made(cls: type[Base], name: str, text: str, options: Mapping[str, Parameter
         raise SpecError(f"{name}{':' * bool(text)}{text}: {error}") from error
 
 
+@cache
 def _options(cls: type) -> Mapping[str, Parameter]:
     """The constructor's arguments, annotated with what a spec's value may be: ``(int,)`` for ``int | None``."""
     hints, options = get_type_hints(cls.__init__), dict[str, Parameter]()  # type: ignore[misc]

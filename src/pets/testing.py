@@ -38,7 +38,7 @@ MEAN_TRACES, MAX_TRACES = 9, 20
 
 
 def check_policy(policy: Policy, *, seed: int = 0) -> None:
-    """Pure, relabelling-invariant, deterministic, within budget and cap, restorable; its repr makes it again."""
+    """Pure, relabelling-invariant, deterministic, within budget and cap; its repr makes it again."""
     check_is_plain(policy)
     check_is_pure(policy)
     check_schedule(policy, seed)

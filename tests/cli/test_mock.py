@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from pets.cli.main import cli
-from pets.cli.mock import MockAnswerOptions
+from pets.cli.mock import parse_faults
 from pets.mock import Faults
 from pets.questions import question_set
 
@@ -107,8 +107,8 @@ def test_every_fault_is_named_with_its_rate_and_explained(start):
     text = "".join(CliRunner().invoke(cli, ["mock", "--help"]).output.split())  # wrapped within words, too
     texts = [f"{spec.name.replace('_', '-')}: {spec.metadata['help']}" for spec in fields(Faults) if spec.metadata]
     assert len(texts) == 9 and all(explained.replace(" ", "") in text for explained in texts)
-    options = MockAnswerOptions(fault=("slow=0.1:2", "rate-limit=0.2:5", "hang=0.3"))
-    assert options.faults == Faults(slow=0.1, slow_seconds=2, rate_limit=0.2, retry_after=5, hang=0.3)
+    faults = parse_faults(["slow=0.1:2", "rate-limit=0.2:5", "hang=0.3"])
+    assert faults == Faults(slow=0.1, slow_seconds=2, rate_limit=0.2, retry_after=5, hang=0.3)
     _, url = start("--fault", "error-500=1")
     assert ask(url, "q1").status_code == 500
     assert json.loads(httpx.get(url.removesuffix("/v1") + "/mock/stats").text)["faults"] == {"error_500": 1}

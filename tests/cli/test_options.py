@@ -114,20 +114,19 @@ def test_several_models_have_servers_keys_and_prices_of_their_own(monkeypatch):
         endpoint=("a=http://x/v1", "b=http://y/v1", "b=http://z/v1"), model=("a=2", "b"), key_env=("b=KEY_B",)
     )
     assert both.keys == ["b=sk-b"] and both.names == ["a", "b"]
-    price, shares = both.priced(("in=1,out=2", "b=in=3,out=4"))
-    samplers = both.samplers(RunSpec.of(models=shares))
+    spec = run_spec(SpecOptions({"price": ("in=1,out=2", "b=in=3,out=4")}), both, Sampling())
+    samplers, shares = both.samplers(spec), spec.serving.models
     assert [sampler.name for sampler in samplers] == ["a", "b", "b"] and both.name == "a=2, b"
-    assert price is None and [share.price for share in shares] == [TokenPrice(1, 2), TokenPrice(3, 4)]
-    assert ModelOptions(model=("a",)).priced(("in=1,out=2",))[0] == shares[0].price
+    assert spec.spending.price is None and [share.price for share in shares] == [TokenPrice(1, 2), TokenPrice(3, 4)]
+    assert ModelOptions(model=("a",)).price(("in=1,out=2",)) == "in=1,out=2"
 
 
 def test_the_one_model_may_be_named_with_its_server_and_its_price():
     one = ModelOptions(endpoint=("a=http://x/v1", "a=http://y/v1?to=http://z"), model=("a",))
     assert one.servers == ("http://x/v1", "http://y/v1?to=http://z")
-    assert one.priced(("a=in=1,out=2",)) == (TokenPrice(1, 2), ())
-    assert one.priced(("in=3,out=4", "a=in=1,out=2")) == (TokenPrice(1, 2), ())
+    assert one.price(("a=in=1,out=2",)) == one.price(("in=3,out=4", "a=in=1,out=2")) == "in=1,out=2"
     with pytest.raises(InputError, match="a price is in="):
-        one.priced(("b=in=1,out=2",))
+        run_spec(SpecOptions({"price": ("b=in=1,out=2",)}), one, Sampling())
 
 
 @pytest.mark.parametrize(
@@ -141,8 +140,7 @@ def test_the_one_model_may_be_named_with_its_server_and_its_price():
 )
 def test_a_mixture_that_says_too_little_or_too_much_is_refused(model, prices, message):
     with pytest.raises(InputError, match=message):
-        model.priced(prices)
-        model.samplers(RunSpec.of(models=model.priced(())[1]))
+        model.samplers(run_spec(SpecOptions({"price": prices}), model, Sampling()))
 
 
 def test_a_server_of_another_model_is_refused_where_there_is_one():

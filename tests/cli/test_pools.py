@@ -22,7 +22,7 @@ PAPER = {"id": 1, "answer": "7", "answers": ["7", ""], "trace_confidence": [{"me
 
 @pytest.fixture(autouse=True)
 def _a_person_reads(monkeypatch):
-    monkeypatch.setattr("pets.cli._output.is_terminal", lambda: True)
+    monkeypatch.setattr("pets.cli._output.is_for_people", lambda form: form in (None, "table"))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ FEW = ("--repetitions", "2", "--pool-size", "12", "--workers", "1")
 
 @pytest.fixture(autouse=True)
 def _a_person_reads(monkeypatch):
-    monkeypatch.setattr("pets.cli._output.is_terminal", lambda: True)
+    monkeypatch.setattr("pets.cli._output.is_for_people", lambda form: form in (None, "table"))
 
 
 @pytest.fixture

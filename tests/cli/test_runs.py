@@ -28,7 +28,7 @@ ANSWERS = {"q0": ["0"] * 4, "q1": ["1", "7", "1", None], "q2": ["2", "3"]}
 
 @pytest.fixture(autouse=True)
 def _a_person_reads(monkeypatch):
-    monkeypatch.setattr("pets.cli._output.is_terminal", lambda: True)
+    monkeypatch.setattr("pets.cli._output.is_for_people", lambda form: form in (None, "table"))
 
 
 @pytest.fixture

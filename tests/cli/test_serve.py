@@ -90,12 +90,13 @@ def test_an_upstream_that_cannot_serve_is_one_line_before_anything_is_served(mon
 
 
 def test_limits_as_people_write_them():
-    assert SpendOptions().limits(100)[:3] == (None, None, None)
-    mean, total, window, currency = SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)
-    assert (mean, total, window, currency.unit) == (8, 2_000_000, SpendRateLimit(50_000, 1800), "tokens")
+    assert SpendOptions().limits(100) == {}
+    limits = SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)
+    assert (limits["mean_budget"], limits["total"], limits["currency"].unit) == (8, 2_000_000, "tokens")
+    assert limits["rate_limit"] == SpendRateLimit(50_000, 1800)
     money = SpendOptions(budget=("5usd",)).limits(100, TokenPrice(1, 2))
-    assert money.total == 5 * 10**12 and money.currency.per_token == 2_000_000
-    seconds = [SpendOptions(budget=(text,)).limits(100).rate_limit.seconds for text in ("5/d", "5/1.5m")]
+    assert money["total"] == 5 * 10**12 and money["currency"].per_token == 2_000_000
+    seconds = [SpendOptions(budget=(text,)).limits(100)["rate_limit"].seconds for text in ("5/d", "5/1.5m")]
     assert seconds == [86400, 90]
 
 

@@ -384,7 +384,7 @@ def test_a_top_up_fills_no_terminal_with_rows(questions, serve, monkeypatch):
     _, at = serve()
     assert pets("solve", questions, *at, "--budget", "2x").exit_code == 0
     assert len(pets("resume", "last", "--budget", "+5").stdout.splitlines()) == 10
-    monkeypatch.setattr("pets.cli.resume.is_terminal", lambda: True)
+    monkeypatch.setattr("pets.cli.resume.is_for_people", lambda form: True)
     result = pets("resume", "last", "--budget", "+5")
     assert result.exit_code == 0 and not result.stdout
     assert "`pets runs export 1 -o FILE` writes the answers." in result.stderr

@@ -242,6 +242,8 @@ def test_a_stream_in_a_store_is_stopped_and_resumed(plan, questions, tmp_path):
     assert "run 1 is a stream, which keeps its --max-traces" in refused(
         "resume", "last", "--store", store, "--max-traces", 99
     )
+    replied = refused("resume", "last", "--store", store, "--replies", questions)
+    assert "run 1 is a stream: leave out --replies" in replied
 
 
 def test_a_stream_takes_more_budget_for_the_questions_that_are_left(plan, questions, tmp_path):

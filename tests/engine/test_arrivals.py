@@ -44,8 +44,8 @@ async def answered(most, after):
     source, answers = Source(), []
     allocator, fetcher = Allocator(Uniform(), Budget.per_window(1, 1), ()), Fetcher([Paced()], patience_s=None)
 
-    def stream(wiring, asking):
-        return StreamArrivals(wiring, asking, open_questions=most, on_answer=lambda answer, _: answers.append(answer))
+    def stream(wiring):
+        return StreamArrivals(wiring, open_questions=most, on_answer=lambda answer, _: answers.append(answer))
 
     driver = assemble(RunSpec.of(keep_going=True), allocator, Sources(), stream, fetcher=fetcher, ledger=SlowLedger())
     running = asyncio.create_task(driver.run(source))

@@ -146,6 +146,23 @@ def test_a_run_that_is_told_to_end_leaves_its_job_and_goes_on_with_it(begin):
     assert (solution.spent, solution.lost, solution.failed) == (72, 0, 0) and mock.stats.traces == 72
 
 
+def test_what_is_in_a_job_is_awaited_though_another_run_has_paid_for_its_traces_meanwhile(begin):
+    mock, engine = begin(faults=Faults(batch_seconds=0.5))
+
+    async def interrupted():
+        async with engine() as first:
+            task = asyncio.create_task(first.run())
+            await until(lambda: mock.stats.batches == 1, task)
+            first.drain()
+            await task
+
+    asyncio.run(interrupted())
+    with_own_requests, _ = run(engine(batch_api=False, reuse="nothing"))
+    assert with_own_requests.spent == 72
+    solution, _ = run(engine())
+    assert (solution.spent, solution.lost, solution.failed) == (72, 0, 0) and solution.reused
+
+
 def break_off(monkeypatch, moment, answered=True):
     """The process ends before a request is sent, or after it was answered and before anybody heard of it."""
     requests, request = 0, HttpClient.request

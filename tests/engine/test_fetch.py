@@ -92,7 +92,7 @@ class Noting:
     def released(self, request, error):
         pass
 
-    async def delivered(self, request, completions, endpoint, seconds):
+    async def delivered(self, request, completions):
         pass
 
     def abandoned(self, request):
@@ -157,7 +157,7 @@ def test_requests_per_minute_are_kept_while_a_ledger_is_waited_for():
             await asyncio.sleep(0.1)
             return True
 
-        async def delivered(self, request, completions, endpoint, seconds):
+        async def delivered(self, request, completions):
             pass
 
     async def run():

@@ -327,8 +327,8 @@ def taken_up(store, run, problems, counted):
     sources, awaited = Sources([Scripted()]), []
     opened = OpenedRun.stored(store, run, SPEC, run.settings, sources)
 
-    def past(wiring, costs):
-        awaited.extend(take_up(opened, wiring, costs, on_trace=counted.append))
+    def past(wiring):
+        awaited.extend(take_up(opened, wiring, on_trace=counted.append))
         return awaited
 
     return assemble(SPEC, allocator, sources, problems, past=past), awaited

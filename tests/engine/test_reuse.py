@@ -1,17 +1,15 @@
 """A trace is paid for once: whatever is edited around a question, what a store holds of it is taken first."""
 
 import asyncio
-import itertools
-import random
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from pets.engine import Engine
+from pets.engine.arrivals import reused_parts
 from pets.engine.endpoints import EndpointPool
 from pets.engine.fetch import TraceRequest
-from pets.engine.reuse import Reuse, most_to_pay
 from pets.errors import ReplyError
 from pets.questions import Problem
 from pets.samplers import Completion, Prompt, Sampler, Sampling
@@ -87,23 +85,6 @@ def test_what_is_never_sent_to_a_model_costs_nothing_to_change(path, change):
     change = {"policy": "uniform", "problems": questions("abcd"), "budget": "4x", **change}
     solution, answers, _ = run(path, sampler, change.pop("problems"), **change)
     assert sampler.traces == 16 and solution.reused == {1: solution.traces} and all(a.answer for a in answers)
-
-
-def test_what_is_to_pay_at_most_is_the_dearest_way_to_spend_the_budget():
-    rng = random.Random(0)
-    for _ in range(300):
-        held = [rng.randint(1, 4) for _ in range(rng.randint(0, 3))]
-        questions, cap, once = len(held) + rng.randint(0, 2), rng.choice([3, 5]), rng.random() < 0.5
-        if not questions:
-            continue
-        budget = rng.randint(questions, cap * questions)
-        stock = [0] * (questions - len(held)) + held
-        ways = itertools.product(*(range(1 if once or not traces else 0, cap + 1) for traces in stock))
-        dearest = max(
-            sum(max(0, n - traces) for n, traces in zip(way, stock, strict=True)) for way in ways if sum(way) <= budget
-        )
-        bound = most_to_pay(held, budget, questions, cap, len(held) if once else 0)
-        assert dearest <= bound <= dearest + (0 if once else len(held))
 
 
 def test_a_larger_budget_pays_for_the_rest(path):
@@ -250,8 +231,7 @@ def test_hits_are_delivered_alone_and_what_is_missing_is_asked_for_together():
             return StoredTrace(question, number, text="x", reused_from=1) if number in (1, 2) else None
 
     request = TraceRequest("q", 0, 5, Prompt("?"), 70, Sampling(), (1,) * 5)
-    parts = list(Reuse(Held()).parts(request, EndpointPool([Named()], 16)))
-    assert [(p.first, p.size, p.seed, p.reused) for p, _ in parts] == [
+    parts = list(reused_parts(request, Held(), EndpointPool([Named()], 16)))
+    assert [(p.first, p.size, p.seed, p.reused is not None) for p in parts] == [
         (0, 1, 70, False), (1, 1, 71, True), (2, 1, 72, True), (3, 2, 73, False),
     ]  # fmt: skip
-    assert [trace is None for _, trace in parts] == [True, False, False, True]

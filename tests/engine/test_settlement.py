@@ -84,7 +84,7 @@ def test_traces_are_written_before_they_are_counted():
     launched = Launched()
     settlement, request = launched.settlement, launched.request
     assert launched.state == (0, 2, 2)
-    launched.do(settlement.opened(request), settlement.delivered(request, completions("Answer: A", "?"), 0, 1.0))
+    launched.do(settlement.opened(request), settlement.delivered(request, completions("Answer: A", "?")))
     assert launched.ledger.entries == [("opened", 2), ("delivered", 2)]
     assert [trace.answer for trace in launched.counted] == ["A", None]
     assert launched.state == (2, 0, 0) and launched.driver.allocator.verdict("a").votes == (("A", 1.0),)
@@ -95,7 +95,7 @@ def test_launches_that_a_reply_leaves_out_are_released_and_nothing_has_failed():
     settlement, request = launched.settlement, launched.request
     launched.do(settlement.opened(request))
     settlement.released(request.part(1, 1), None)
-    launched.do(settlement.delivered(request, completions("Answer: A"), 0, 1.0))
+    launched.do(settlement.delivered(request, completions("Answer: A")))
     assert launched.ledger.entries == [("opened", 2), ("released", 1), ("delivered", 1)]
     assert launched.driver.stops.failures == {}
 
@@ -150,5 +150,5 @@ def test_traces_whose_reading_breaks_off_are_kept_at_what_they_cost(monkeypatch)
 
     monkeypatch.setattr(launched.settlement.reading, "read", fails)
     with pytest.raises(InputError):
-        launched.do(launched.settlement.delivered(launched.request, completions("Answer: A", "?"), 0, 1.0))
+        launched.do(launched.settlement.delivered(launched.request, completions("Answer: A", "?")))
     assert launched.settlement.traces_abandoned == 2 and launched.ledger.entries == [("abandoned", 2)]

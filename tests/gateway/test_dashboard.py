@@ -9,8 +9,8 @@ from pets.core.money import Currency
 from pets.errors import UnreachableError
 from pets.gateway import Settings
 from pets.gateway.auth import ANYBODY, ApiKey, KeyStore
-from pets.gateway.dashboard import SHOWN_KEYS, Dashboard
 from pets.gateway.ledger_store import SpendRateLimit
+from pets.gateway.pages import SHOWN_KEYS, Dashboard
 from pets.openai.errors import ApiError
 from pets.store.store import open_database
 

@@ -4,7 +4,7 @@ import httpx
 
 from pets.gateway import Settings
 from pets.gateway.auth import ANYBODY
-from pets.gateway.dashboard import Dashboard
+from pets.gateway.pages import Dashboard
 from pets.mock import DistributionAnswers, MockModel
 from pets.mock.faults import Faults
 from pets.policies.price import PriceRule

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pets.gateway.stats import RESOLUTIONS, History, quantiles
+from pets.gateway.history import RESOLUTIONS, History, quantiles
 
 
 class Counted:

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from pets.openai.asgi import CLOSE_CONNECTION, ClientGoneError, Exchange
+from pets.openai.asgi import TRANSPORT, ClientGoneError, Exchange
 from pets.openai.errors import ApiError
 
 GONE = {"type": "http.disconnect"}
@@ -96,7 +97,7 @@ def test_work_ends_with_its_result_after_keep_alives():
                 await asyncio.sleep(0)
             return 7
 
-        assert await client.exchange.run_unless_gone(work(), 0.001, b": hold on\n\n") == 7
+        assert await client.exchange.run_unless_gone(work(), b": hold on\n\n", 0.001) == 7
         assert client.exchange.status == 200 and client.body.startswith(b": hold on\n\n: hold on\n\n")
 
     run(go)
@@ -114,7 +115,7 @@ def test_work_is_cancelled_when_the_client_goes():
                 cancelled.set()
 
         with pytest.raises(ClientGoneError):
-            await client.exchange.run_unless_gone(work(), 60, None)
+            await client.exchange.run_unless_gone(work())
         assert cancelled.is_set() and not client.answers
 
     run(go)
@@ -133,7 +134,7 @@ def test_waiting_ends_early_when_the_client_goes():
 def test_a_connection_is_closed_where_the_server_lets_us():
     async def go():
         closed = asyncio.Event()
-        client = Client(GONE, state={CLOSE_CONNECTION: closed.set})
+        client = Client(GONE, state={TRANSPORT: SimpleNamespace(close=closed.set)})
         await client.exchange.drop()
         assert closed.is_set()
         with pytest.raises(ConnectionAbortedError):

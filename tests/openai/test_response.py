@@ -17,6 +17,7 @@ from pets.openai.response import (
     PARSED_BYTES,
     EventReader,
     ResponseReader,
+    UsageReader,
     check_size,
     shares,
 )
@@ -277,3 +278,53 @@ def test_one_event_that_cannot_be_read_fails_the_stream_and_is_quoted(bad):
     with pytest.raises(ReplyError, match=r"has not OpenAI's form|is not JSON") as error:
         events.parse()
     assert bad.removeprefix(b"data:").strip().decode() in str(error.value)
+
+
+def used(reply, max_tokens=50, **options):
+    """The trace that a reply without choices is read as."""
+    reader = UsageReader(max_tokens=max_tokens, prompt_limit=9, **options)
+    reader.read(json.dumps(reply))
+    (trace,) = reader.completions(surplus=True)
+    return trace
+
+
+def output(text):
+    return [{"type": "message", "content": [{"type": "output_text", "text": text}]}]
+
+
+@pytest.mark.parametrize(
+    ("usage", "text", "tokens", "prompt_tokens", "claimed_more"),
+    [
+        ({"input_tokens": 5, "output_tokens": 7}, "It is 4.", 7, 5, False),
+        ({"input_tokens": 500, "output_tokens": 7}, "It is 4.", 7, 9, True),
+        ({"input_tokens": 5, "output_tokens": 70}, "It is 4.", 50, 5, True),
+        ({"input_tokens": 5, "output_tokens": 1}, "It is 4." * 100, None, 5, False),  # it has not counted all
+        ({"input_tokens": 5, "output_tokens": 0}, "It is 4.", None, 5, False),
+        ({"output_tokens": True, "input_tokens": -5}, "It is 4.", None, None, False),
+        ([], "It is 4.", None, None, False),
+        (None, "It is 4.", None, None, False),
+    ],
+)
+def test_a_reply_without_choices_is_bounded_as_any_other(usage, text, tokens, prompt_tokens, claimed_more):
+    trace = used({"status": "completed", "output": output(text), "usage": usage})
+    assert (trace.tokens, trace.prompt_tokens, trace.claimed_more) == (tokens, prompt_tokens, claimed_more)
+    assert trace.size == len(text)
+
+
+def test_an_embedding_says_nothing_and_costs_its_prompt():
+    trace = used({"data": [], "usage": {"prompt_tokens": 5, "total_tokens": 5}}, max_tokens=0, speaks=False)
+    assert (trace.tokens, trace.prompt_tokens, trace.size) == (0, 5, 0)
+
+
+def test_the_last_event_of_a_stream_holds_the_reply():
+    reader = UsageReader(max_tokens=50, prompt_limit=9, stream=True)
+    reply = {"output": output("4"), "usage": {"output_tokens": 7}}
+    for event in ("created", "completed"):
+        reader.read(json.dumps({"type": f"response.{event}", "response": reply}))
+    assert [(trace.tokens, trace.size) for trace in reader.completions()] == [(7, 1)]
+
+
+@pytest.mark.parametrize("reply", [{}, [], {"status": "in_progress", "output": output("It")}, {"status": "failed"}])
+def test_a_reply_without_choices_that_comes_to_no_end_is_broken(reply):
+    with pytest.raises(ReplyError):
+        used(reply)

@@ -1,12 +1,15 @@
 """The store as a cache: which traces are found again, and in which order."""
 
+import itertools
+import random
+
 import pytest
 
 from pets.prompts import Sampling
 from pets.questions import Problem
 from pets.samplers import Prompt
 from pets.store import Launch, RunRecord, Store, StoredTrace
-from pets.store.cache import TraceCache, trace_keys
+from pets.store.cache import CachedCounts, TraceCache, trace_keys
 from pets.store.store import open_database
 
 SOURCE = "m at http://one/v1"
@@ -90,3 +93,20 @@ def test_a_key_is_of_all_that_a_model_is_asked(change):
 def test_an_instruction_and_a_place_are_no_part_of_a_key():
     instructed = [Problem(p.id, p.prompt.instructed("Be brief."), "text", "gold") for p in reversed(PROBLEMS)]
     assert trace_keys(instructed, Sampling(), None, 0) == KEYS
+
+
+def test_what_is_to_pay_at_most_is_the_dearest_way_to_spend_the_budget():
+    rng = random.Random(0)
+    for _ in range(300):
+        held = [rng.randint(1, 4) for _ in range(rng.randint(0, 3))]
+        questions, cap, once = len(held) + rng.randint(0, 2), rng.choice([3, 5]), rng.random() < 0.5
+        if not questions:
+            continue
+        budget = rng.randint(questions, cap * questions)
+        stock = [0] * (questions - len(held)) + held
+        ways = itertools.product(*(range(1 if once or not traces else 0, cap + 1) for traces in stock))
+        dearest = max(
+            sum(max(0, n - traces) for n, traces in zip(way, stock, strict=True)) for way in ways if sum(way) <= budget
+        )
+        bound = CachedCounts(held).most_to_pay(budget, questions, cap, len(held) if once else 0)
+        assert dearest <= bound <= dearest + (0 if once else len(held))

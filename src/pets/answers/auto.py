@@ -62,11 +62,9 @@ class Auto(AnswerType):
         return self if self.type is None else _answer_type(self.type)
 
     def canonical(self, answer: str) -> str | None:
-        """As the type that was chosen, or text."""
         return _answer_type(self.type or "text").canonical(answer)
 
     def read(self, text: str) -> Reading | None:
-        """As the type that was chosen, or text."""
         return _answer_type(self.type or "text").read(text)
 
 

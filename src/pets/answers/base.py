@@ -24,7 +24,6 @@ from typing import ClassVar, NamedTuple
 
 from pets.answers.final import places
 
-QUESTION_SECONDS = 20.0
 MAX_CACHED_CHARS = 200  # of an answer whose reading is kept: a cache of 1 << 14 stays within about 30 MB
 BOX = "\\boxed"  # what MATH's worked solutions have their answer in
 AROUND = " \t*_`\"'.,;:"  # an answer, that is no part of it
@@ -49,7 +48,7 @@ class AnswerType(ABC):
     __slots__ = ()
 
     merges: ClassVar[bool] = False
-    """Whether two different canonical forms can be one answer; true of every type that writes its own ``same``."""
+    """Whether two different canonical forms can be one answer; true of every type that writes its own ``same``, too."""
 
     chosen_from_traces: ClassVar[bool] = False
     """Whether it only stands for another type, which is chosen when a run's first traces are there."""
@@ -86,7 +85,7 @@ class AnswerType(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.merges = cls.same is not AnswerType.same
+        cls.merges = cls.merges or cls.same is not AnswerType.same
         if "extract" in vars(cls) and "read" not in vars(cls):
             cls.read = AnswerType._extracted  # type: ignore[method-assign]
 
@@ -99,7 +98,7 @@ class AnswerType(ABC):
     @property
     def question_seconds(self) -> float:
         """Processor seconds that comparing the answers of one question may take; what is left then stays apart."""
-        return QUESTION_SECONDS
+        return 20.0
 
     @abstractmethod
     def canonical(self, answer: str) -> str | None:
@@ -173,8 +172,7 @@ class AnswerType(ABC):
         form = self.gold_form(gold)
         if form is None:
             return None
-        names = [name for name in dict.fromkeys(labels) if name is not None]
-        return next((name for name in names if self.same(name, form)), form)
+        return next((name for name in dict.fromkeys(labels) if name is not None and self.same(name, form)), form)
 
 
 class Classes:

@@ -100,7 +100,6 @@ class Choice(AnswerType):
 
     @property
     def instruction(self) -> str:
-        """The letter in brackets, or the digit."""
         if self.digits is None:
             return 'End with "The answer is (X).", where X is the letter of your choice.'
         return f'End with "The answer is N.", where N is {self.digits[0]} to {self.digits[-1]}.'

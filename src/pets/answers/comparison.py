@@ -9,7 +9,6 @@ kernel ends it even while it computes.
 
 import atexit
 import contextlib
-import importlib.util
 import json
 import os
 import signal
@@ -20,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
-from pets._extras import missing
+from pets._extras import check_installed
 from pets.errors import PetsError
 
 OUT_OF_TIME = ""
@@ -84,8 +83,7 @@ class ComparisonWorker:
                 pass  # which closes its pipes
 
     def _start(self) -> Process:
-        if importlib.util.find_spec("math_verify") is None:
-            raise missing("math-verify, which compares formulas,", "math")
+        check_installed("math_verify", "math", "math-verify, which compares formulas,")
         # By path, not by -m: the worker needs nothing of pets. -P keeps math.py beside it from shadowing Python's.
         command = [sys.executable, "-P", str(Path(__file__).with_name("_comparison_worker.py")), str(os.getpid())]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, ClassVar
 
 from pets.answers.base import AnswerType, Reading
@@ -22,6 +22,7 @@ MAX_CHARS = 100_000  # what is longer is no answer
 MAX_DEPTH = 64
 MAX_ACCENTS = 30  # on one letter, as in Unicode's stream-safe format: sorting them takes the square of their number
 MAX_EXPONENT_DIGITS = 9
+EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 MAX_ZEROS = 20  # that a number is written with; beyond, it has an exponent
 MAX_ROUNDS = 10
 MAX_SCANS = 8  # times that a text may be read through, in looking for the JSON in it
@@ -59,7 +60,6 @@ class Json(AnswerType):
 
     @property
     def instruction(self) -> str:
-        """JSON alone, or the field that is voted on."""
         if self.field is None:
             return "Answer with JSON alone."
         shape = "..."
@@ -136,18 +136,12 @@ def _number(text: str) -> _Number:
     """
     if len(text.lower().partition("e")[2].lstrip("+-").lstrip("0")) > MAX_EXPONENT_DIGITS:
         raise ValueError("the exponent is too large")
-    negative, figures, exponent = Decimal(text).as_tuple()
-    sign, digits = "-" * negative, "".join(map(str, figures)).lstrip("0")
-    bare = digits.rstrip("0")
-    exponent = int(exponent) + len(digits) - len(bare)  # NaN and the infinities have a letter
-    if not bare:
-        return _Number("0")
-    if 0 <= exponent <= MAX_ZEROS:
-        return _Number(sign + bare + "0" * exponent)
-    if -len(bare) - MAX_ZEROS <= exponent < 0:
-        padded = bare.rjust(1 - exponent, "0")
-        return _Number(f"{sign}{padded[:exponent]}.{padded[exponent:]}")
-    return _Number(f"{sign}{bare}e{exponent}")
+    number = EXACT.create_decimal(text).normalize(EXACT) or Decimal(0)  # there is no -0
+    _, digits, power = number.as_tuple()
+    exponent = int(power)  # NaN and the infinities have a letter
+    if -len(digits) - MAX_ZEROS <= exponent <= MAX_ZEROS:
+        return _Number(f"{number:f}")
+    return _Number(f"{number.scaleb(-exponent, EXACT):f}e{exponent}")
 
 
 DECODER = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_number, strict=False)
@@ -214,14 +208,14 @@ def _paths(names: Iterable[str]) -> Paths:
 def _values(text: str) -> list[Any]:
     """The JSON values of a text, the best last: the whole text; else lists, then objects, then what is fenced."""
     text = text.strip()
+    with suppress(ValueError):
+        return [_parse(text)]
     marks = [match.span() for match in FENCE.finditer(text)]
     blocks = (text[begin:end] for (_, begin), (end, _) in zip(marks[::2], marks[1::2], strict=False))
     fenced = list[Any]()
-    for block in (text, *blocks):
+    for block in blocks:
         with suppress(ValueError):
             fenced.append(_parse(block))
-        if fenced and block is text:
-            return fenced
     embedded = list(_embedded(text))
     lists = [value for value in embedded if isinstance(value, list)]
     return [*lists, *(value for value in embedded if isinstance(value, dict)), *fenced]
@@ -252,7 +246,6 @@ def _embedded(text: str) -> Iterator[Any]:
 
 
 MAX_CALLS = 64
-MAX_ARGUMENTS_CHARS = 100_000  # of all calls of a trace
 
 
 def reading_of_calls(answer_type: AnswerType, text: str, ignore: Iterable[str] = ()) -> Reading | None:
@@ -268,7 +261,7 @@ def reading_of_calls(answer_type: AnswerType, text: str, ignore: Iterable[str] =
     """
     line = text.rpartition("\n")[2]
     try:
-        calls = json.loads(line) if len(line) <= 2 * MAX_ARGUMENTS_CHARS else []  # twice, as its quotes are escaped
+        calls = json.loads(line) if len(line) <= 2 * MAX_CHARS else []  # twice, as its quotes are escaped
     except ValueError:  # a server that says so, and calls nothing
         return None
     if not isinstance(calls, list) or not 0 < len(calls) <= MAX_CALLS:

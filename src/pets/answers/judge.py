@@ -43,6 +43,7 @@ class Judge(Text):
     operator_only: ClassVar[bool] = True
     files_may_name: ClassVar[bool] = False
     asks_model: ClassVar[bool] = True
+    merges: ClassVar[bool] = True  # as a model says, when an answer is read; `same` is equality
 
     model: str | None = None
     endpoint: str | None = None
@@ -57,12 +58,7 @@ class Judge(Text):
         """How the model is asked: the likeliest reply."""
         return Sampling(max_tokens=self.max_tokens, temperature=0.0)
 
-    def same(self, first: str, second: str) -> bool:
-        """Equality: what a model says comes before, when an answer is read."""
-        return first == second
-
     def same_at_once(self, first: str, second: str) -> bool | None:
-        """Equality."""
         return first == second
 
     def request(self, question: str, new: str, known: Sequence[str]) -> tuple[Prompt, list[str]] | None:

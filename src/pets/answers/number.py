@@ -2,7 +2,7 @@ r"""Numbers, exactly: ``073`` is ``73``, ``3.0`` is ``3``, ``1/2`` and ``\frac12
 
 Units and currencies are kept; a number without one is the same as with it, because voters on one question differ in
 writing the unit far more often than in meaning another number. So is ``5%`` the same as ``5`` and as ``0.05``. Units
-are not converted: ``5 km`` is not ``5000 m``. There are no floats: ``0.333`` is not ``1/3``.
+are not converted: ``5 km`` is not ``5000 m``, but a dollar is 100 cents. There are no floats: ``0.333`` is not ``1/3``.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ from pets.answers.quantity import AmbiguousError, Quantity
 from pets.patterns import Pattern
 
 EXCLAMATION = Pattern(r"(?:\A|[^!])‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
-
 IN_OTHER_UNITS = Pattern(r"\d[^\s()]{0,20}(?: [^\s()]{1,20})?‹ \(([^()]{1,60})\)›[*_]*[.!]?\s*\z")  # "8 km (5 miles)"
 
 
@@ -52,7 +51,6 @@ class Number(AnswerType):
         return None
 
     def same(self, first: str, second: str) -> bool:
-        """Whether two forms are one quantity."""
         try:
             return first == second or quantity.same(quantity.parse(first), quantity.parse(second))
         except ValueError:  # a tool call's form
@@ -63,7 +61,6 @@ class Number(AnswerType):
         return Classes(self.same, whole=True)
 
     def same_at_once(self, first: str, second: str) -> bool | None:
-        """As :meth:`same`: it takes no time."""
         return self.same(first, second)
 
 

@@ -49,7 +49,6 @@ class Python(AnswerType):
                 raise InputError(f"{_name(call)}({SAMPLE!r}) gave {value!r}; an answer is a text, or None.")
 
     def canonical(self, answer: str) -> str | None:
-        """As the function gave it."""
         return answer or None
 
     def extract(self, text: str) -> str | None:
@@ -65,8 +64,8 @@ class Python(AnswerType):
         return all(_called(self.path, compare, *pair) is True for pair in ((first, second), (second, first)))
 
     def same_at_once(self, first: str, second: str) -> bool | None:
-        """Equality, where there is no second function."""
-        return True if first == second else False if _loaded(self.path)[1] is None else None
+        compared = first != second and _loaded(self.path)[1] is not None
+        return None if compared else first == second
 
 
 @lru_cache(maxsize=64)

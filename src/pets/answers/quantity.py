@@ -4,10 +4,6 @@ r"""Reads quantities: numbers in figures or words, with their magnitude, currenc
 ['42', '2500000000 USD', '5 km', '12 h 30 min', '50 %']
 >>> same(read("5 km"), read("5")), same(read("5 km"), read("5000 m")), same(read("$5"), read("500 cents"))
 (True, False, True)
-
-A number without a unit is the same as one with: voters on one question differ in writing the unit far more often than
-in meaning another one. Two units are two answers, however they convert, unless they are spellings of one; a dollar is
-100 cents, and 5 % is 0.05.
 """
 
 from dataclasses import dataclass, field

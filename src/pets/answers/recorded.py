@@ -24,9 +24,7 @@ class Recorded(AnswerType):
     reader: str = ""
 
     def canonical(self, answer: str) -> str | None:
-        """As it stands."""
         return answer or None
 
     def extract(self, text: str) -> str | None:
-        """The whole text."""
         return self.canonical(text)

@@ -39,7 +39,6 @@ class Regex(AnswerType):
         _compiled(self.pattern)  # a bad one is told now
 
     def canonical(self, answer: str) -> str | None:
-        """As free text: folded."""
         return Text().canonical(answer)
 
     def read(self, text: str) -> Reading | None:

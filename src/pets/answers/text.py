@@ -158,17 +158,10 @@ def _fold(text: str) -> str:
 
 def _unwrap(text: str) -> str:
     """Without quotes, marks and dollars around it, however many and in whatever order."""
-    start, end = 0, len(text)
-    while start < end:
-        if text[start] in LEADING:
-            start += 1
-        elif text[end - 1] in TRAILING:
-            end -= 1
-        elif end - start > 1 and text[start] == text[end - 1] == "$":
-            start, end = start + 1, end - 1
-        else:
-            break
-    return text[start:end]
+    bare = text.lstrip(LEADING).rstrip(TRAILING)
+    while len(bare) > 1 and bare[0] == bare[-1] == "$":
+        bare = bare[1:-1].lstrip(LEADING).rstrip(TRAILING)
+    return bare
 
 
 # Which words of a passage are the answer

@@ -45,7 +45,6 @@ class YesNo(AnswerType):
     instruction = 'End with "The answer is yes." or "The answer is no."'
 
     def canonical(self, answer: str) -> str | None:
-        """Yes or no."""
         reading = self._read(answer)
         return None if reading is None else reading.form
 

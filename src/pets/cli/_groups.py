@@ -20,10 +20,8 @@ environment (``PETS_SOLVE_BUDGET``), then from ``pets.toml``.
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
@@ -35,7 +33,7 @@ from pets.arguments import Interval
 from pets.cli._config_file import ConfigFile
 from pets.cli._terminal import MESSAGE_OPTIONS, echo, messages, say, terminal_text
 from pets.cli.main import OPTIONS, SuggestingGroup
-from pets.engine.spec import SECTION_OF, SECTIONS, default_of, is_honoured
+from pets.engine.spec import SECTIONS, is_honoured
 from pets.errors import InputError
 
 Group = TypeVar("Group")
@@ -46,6 +44,7 @@ METAVARS = {int: "N", float: "X"}
 LAST_TITLE = "Other"
 LOOSE_TITLE = "Options"  # of those that are in no group
 SAYS_DEFAULT = "if not given"  # in a help text that names the default itself
+UNSAID = (None, ParameterSource.DEFAULT)  # where the value of an option comes from that nobody said
 FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -100,7 +99,6 @@ class SpecOptions:
         refuse_named(reason, *(self.said.keys() - self.honoured(verb).said.keys()))
 
     def honoured(self, verb: str) -> "SpecOptions":
-        """Those that this way of calling honours."""
         return SpecOptions({name: value for name, value in self.said.items() if is_honoured(SPEC_FIELDS[name], verb)})
 
 
@@ -170,7 +168,8 @@ class Verb(click.Command):
         file = ctx.find_object(ConfigFile)
         if file is not None and ctx.get_parameter_source("trust") is not ParameterSource.COMMANDLINE:
             file.check_trusted()
-        with messages(*map(ctx.params.pop, ("verbose", "quiet", "log_file"), (False, False, None))):
+        verbose, quiet = ctx.params.pop("verbose", False), ctx.params.pop("quiet", False)
+        with messages(verbose, quiet, ctx.params.pop("log_file", None)):
             if file is not None:
                 sources = ((option, ctx.get_parameter_source(option.name or "")) for option in self.params)
                 if flags := [option.opts[-1] for option, source in sources if source is ParameterSource.DEFAULT_MAP]:
@@ -267,33 +266,33 @@ def refuse_named(reason: str, *ignored: str | type) -> None:
 def _with_groups(function: Callable[..., None], verb_name: str | None = None) -> Callable[..., None]:
     hints, parameters = get_type_hints(function), inspect.signature(function).parameters
     groups: dict[str, list[GroupedOption]] = {}
-    for name in sorted(parameters, key=lambda name: hints.get(name) is not SpecOptions):  # what is a spec's comes first
+    for name in parameters:
         if hints.get(name) is SpecOptions:
-            groups[name] = _spec_options(verb_name or function.__name__)
+            verb = verb_name or function.__name__
+            groups[name] = [option for section in SECTIONS.values() for option in _group_options(section, verb)]
         elif is_dataclass(hints.get(name)):
-            group, kinds = hints[name], get_type_hints(hints[name])
-            told = [spec for spec in fields(group) if "help" in spec.metadata]
-            title = getattr(group, "title", group.__name__)
-            groups[name] = [_make_option(spec.name, kinds[spec.name], spec, title) for spec in told]
-    loose = {name: parameter.default for name, parameter in parameters.items() if isinstance(parameter.default, Field)}
-    options = [*chain.from_iterable(groups.values())]
-    options += [_make_option(name, hints[name], spec, LOOSE_TITLE) for name, spec in loose.items()]
+            groups[name] = list(_group_options(hints[name]))
+    options = [option for group in groups.values() for option in group]
+    for name, parameter in parameters.items():
+        if isinstance(parameter.default, Field):
+            options.append(_make_option(name, hints[name], parameter.default, LOOSE_TITLE))
 
     @functools.wraps(function)
     def call(*args: Any, **values: Any) -> None:
-        context, named = click.get_current_context(), named_options()
+        context = click.get_current_context()
         for option in options:
-            if option.needs and option.name in named and values[option.needs] in (None, False, ()):
-                flag = named[option.name]
+            unmet = option.needs and values[option.needs] in (None, False, ())
+            if unmet and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+                flag = named_options()[str(option.name)]
                 needed = next(other.opts[-1] for other in options if other.name == option.needs)
                 raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
         for name, group in groups.items():
             own, of_spec = dict[str, Any](), hints[name] is SpecOptions
-            for key in map(attrgetter("name"), group):
-                value = values.pop(key)
+            for option in group:
+                value = values.pop(option.name)
                 # Of a spec, what is neither typed nor in the environment or pets.toml is not said.
-                if not of_spec or context.get_parameter_source(key) not in (None, ParameterSource.DEFAULT):
-                    own[key] = value
+                if not of_spec or context.get_parameter_source(str(option.name)) not in UNSAID:
+                    own[str(option.name)] = value
             values[name] = SpecOptions(own) if of_spec else hints[name](**own)
         function(*args, **values)
 
@@ -302,41 +301,28 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
     return call
 
 
-def _spec_options(verb: str) -> list[GroupedOption]:
-    """The options of a verb that are fields of a spec; nothing is their default, so that what is said can be told."""
-    options = []
-    for name in spec_fields(verb):
-        section, spec = SECTIONS[SECTION_OF[name]], SPEC_FIELDS[name]
-        default = default_of(spec)
-        words = name.replace("_", "-") if default is True else str(default or "")
-        shown = {"show_default": False if SAYS_DEFAULT in spec.metadata["help"] else words or False}
-        several = name == "price"  # one for each of several models
-        options.append(_make_option(name, get_type_hints(section)[name], spec, section.title, several=several, **shown))
-    return options
+def _group_options(group: Any, verb: str = "") -> Iterator[GroupedOption]:
+    """An option for every field of a dataclass that has a help text and, of a spec's section, that the verb honours."""
+    hints = get_type_hints(group)
+    for spec in fields(group):
+        if "help" in spec.metadata and verb in spec.metadata.get("verbs", (verb,)):
+            yield _make_option(spec.name, hints[spec.name], spec, group.title)
 
 
-def spec_fields(verb: str) -> list[str]:
-    """The fields of a spec that are options of a verb: those that it honours, with a help text."""
-    return [name for name, spec in SPEC_FIELDS.items() if "help" in spec.metadata and is_honoured(spec, verb)]
-
-
-def _make_option(
-    name: str, hint: Any, spec: Field[Any], title: str, *, several: bool = False, **shown: Any
-) -> GroupedOption:
-    """The option of a field, with its default unless another is ``shown``; of ``several`` values if it says so."""
+def _make_option(name: str, hint: Any, spec: Field[Any], title: str) -> GroupedOption:
     told, word, default = spec.metadata, name.replace("_", "-"), spec.default
-    if not shown and default is not MISSING:
+    shown: dict[str, Any] = {}
+    if default is not MISSING:
         nothing = default is None or default is False or default == () or (isinstance(default, float) and not default)
-        shown = {"default": default, "show_default": not nothing}
-    flags = told.get("flags") or (f"--{word}/--no-{word}" if default is True else f"--{word}",)
+        shown = {"default": default, "show_default": not nothing and SAYS_DEFAULT not in told["help"]}
     return GroupedOption(
-        [*flags, name],
+        [*(told.get("flags") or (f"--{word}/--no-{word}" if default is True else f"--{word}",)), name],
         help=told["help"],
-        required=default is MISSING and spec.default_factory is MISSING,
+        required=default is spec.default_factory is MISSING,
         title=title,
         needs=told.get("needs"),
         rare=told.get("rare", False),
-        **_kind(hint, told, several),
+        **_kind(hint, told, several=name == "price"),
         **shown,
     )
 

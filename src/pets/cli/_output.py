@@ -16,23 +16,15 @@ from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from pets.cli._groups import option
-from pets.cli._terminal import echo, is_terminal, json_line, terminal_text
+from pets.cli._terminal import echo, json_line, terminal_text
 from pets.errors import InputError
 from pets.store.database import locked_file
-from pets.tabular import atomic_write, check_suffix, open_rows, write_rows
+from pets.tabular import atomic_write, check_suffix, open_rows, write_all, write_rows
 
 Format = Literal["table", "jsonl", "json", "csv"]
 FORMAT_HELP = (
@@ -81,7 +73,7 @@ def check_output(path: Path | None, *sources: str | Path | None, rows: bool = Fa
 
 def is_for_people(form: Format | None) -> bool:
     """Whether stdout gets a table: where the user wants one, or says nothing and is at a terminal."""
-    return form == "table" or (form is None and is_terminal())
+    return form == "table" or (form is None and sys.stdout.isatty())
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], form: Format | None, print_people: Callable[[], None]) -> None:
@@ -96,9 +88,7 @@ def print_rows(rows: Iterable[Mapping[str, Any]], form: Format | None, print_peo
         echo(json_line([*rows]))
         return
     table = io.BytesIO()
-    with open_rows(table, ".csv") as writer:
-        for row in rows:
-            writer.write(row)
+    write_all(rows, table, ".csv")
     echo(*table.getvalue().decode().rstrip("\n").split("\n"))
 
 
@@ -157,16 +147,17 @@ def count(number: int, noun: str) -> str:
     return f"{f'{number:,}' if number else 'no'} {noun}{'' if number == 1 else 's'}"
 
 
+def interval_words(mean: float, low: float, high: float) -> str:
+    return f"{mean:.3f} ({low:.3f} to {high:.3f})"
+
+
 @contextmanager
-def progress_bar(
-    doing: str = "replaying", first: str = "reading answers", *, counts: bool = False
-) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(doing: str = "replaying", first: str = "reading answers") -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr with the time that is left; call it with what is done and what there is to do.
 
-    ``first`` are its words before that. It shows the share that is done or, with ``counts``, both numbers.
+    ``first`` are its words before that.
     """
-    done_column = MofNCompleteColumn() if counts else TaskProgressColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), done_column, TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=SafeConsole(stderr=True), transient=True) as bar:
         task = bar.add_task(first, total=None)
 
@@ -174,25 +165,6 @@ def progress_bar(
             bar.update(task, description=doing, completed=done, total=total)
 
         yield progress
-
-
-def make_table(
-    names: Sequence[str],
-    numbers: Sequence[str],
-    rows: Iterable[Iterable[str]],
-    *,
-    title: str | None = None,
-    caption: str | None = None,
-) -> Table:
-    """A table of these rows; columns of names may fold anywhere, those of numbers stand on the right."""
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def print_table(table: Table, console: Console | None = None, *, keys: int = 1) -> None:

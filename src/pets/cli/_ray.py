@@ -35,8 +35,6 @@ def connect(address: str) -> RayCluster:
 
 @option_group("Ray")
 class RayOptions:
-    """Models in the actors of a Ray cluster."""
-
     ray: str | None = option(
         f"Run the model in actors of a Ray cluster. {CLUSTER_HELP} As many actors as it has room for, or actors=N, "
         "each with gpus=N: ADDRESS,actors=4,gpus=1; if not said, one GPU for vLLM where the cluster has any.",
@@ -110,7 +108,6 @@ def _is_local(name: str | None) -> bool:
 def sampler_maker(
     name: str | None, local: Sequence[str], size: ActorSize, settings: Mapping[str, Any]
 ) -> Callable[[], Sampler]:
-    """What makes the sampler in an actor."""
     shared = local_settings(local)
     del shared["threads"]  # an actor has its own
     if name is None or _is_local(name):

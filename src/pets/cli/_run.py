@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from pets.answers.auto import kinds_words
-from pets.cli._output import SafeConsole, count, write_output
+from pets.cli._output import SafeConsole, count, interval_words, write_output
 from pets.cli._terminal import say
 from pets.cli.main import INTERRUPTED
 from pets.core.allocator import Allocator
@@ -23,7 +24,6 @@ from pets.core.money import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
 from pets.engine.progress import AnswerSummary, ExpectedConsistency, levels_words, no_vote_words, wilson
-from pets.engine.reuse import most_to_pay
 from pets.engine.sources import LiveRun
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.policies.uniform import Uniform
@@ -117,7 +117,7 @@ def _to_pay_words(engine: Engine, held: CachedCounts) -> str:
         even = -(-total // questions)
         cap = min(even, cap or even) if isinstance(policy, Uniform) else cap
         asked_once = 0 if policy.solitary else len(held.by_question)  # a policy that looks at others asks all of them
-        most, cost = min(total, most_to_pay(held.by_question, total, questions, cap, asked_once)), held.traces
+        most, cost = min(total, held.most_to_pay(total, questions, cap, asked_once)), held.traces
     words = f"at most {amount_words(*currency.shown(most))} more to pay"
     least = max(0, total - cost)
     return words if least >= most else f"{words}, {amount_words(*currency.shown(least))} if all of these are taken"
@@ -198,7 +198,9 @@ async def _run(engine: Engine, output: Path | None, *, rows: bool) -> tuple[Solu
     async with engine:
         by_jobs = engine.spec.serving.batch_api
         words = "Leaving." if by_jobs else "Waiting for the traces in flight."
-        async with interruptible(engine.drain, words, _watch(engine)):
+        console = SafeConsole(stderr=True, markup=False)  # ids and error messages are no markup
+        watch = _show_figures(engine, console) if console.is_terminal else watch_outages(engine.outage)
+        async with interruptible(engine.drain, words, watch):
             solution = await engine.run()
         if output is not None and (before := answers_in(output)) > solution.answered:
             suffix = output.name[len(output.name) - len(suffix_of(output)) :]
@@ -245,11 +247,7 @@ def outage_words(outage: Outage, now: float) -> str:
     return f"since {since}, trying again{until}: {outage.error}"
 
 
-async def _watch(engine: Engine) -> None:
-    """Live figures on a terminal; elsewhere a line when the servers are away."""
-    console = SafeConsole(stderr=True, markup=False)  # ids and error messages are no markup
-    if not console.is_terminal:
-        await watch_outages(engine.outage)
+async def _show_figures(engine: Engine, console: SafeConsole) -> None:
     latest: ExpectedConsistency | None = None
     next_look = 0.0
     with Live(console=console, transient=True, auto_refresh=False) as live:
@@ -277,7 +275,7 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     if now.waves:
         table.add_row("wave", f"{now.wave} of {now.waves} at most; {given_up_words(now.points_given_up)}")
     if now.outage is None:
-        table.add_row("left", "..." if left is None else clock(left))
+        table.add_row("left", "..." if left is None else str(timedelta(seconds=round(left))))
     else:
         table.add_row("unreachable" if now.outage.is_unreachable else "errors", outage_words(now.outage, time.time()))
     if latest is not None:
@@ -286,13 +284,6 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     if now.faults:
         table.add_row("faults", "  ".join(f"{name} {count}" for name, count in sorted(now.faults.items())))
     return table
-
-
-def clock(seconds: float) -> str:
-    """A time in hours, minutes and seconds."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}"
 
 
 def write_answers(answers: Iterable[Answer], output: Path | None, *, told: bool = True) -> AnswerSummary:
@@ -322,7 +313,6 @@ def answers_in(output: Path) -> int:
 
 
 def answered_words(summary: AnswerSummary) -> str:
-    """How many questions have an answer."""
     return f"{summary.answered:,} of {summary.questions:,} question{'' if summary.questions == 1 else 's'} answered"
 
 
@@ -343,9 +333,11 @@ def remarks(summary: AnswerSummary, max_tokens: int | None) -> Iterator[str]:
     if not summary.answered and summary.error:
         yield f"The last error: {summary.error}"
     if summary.judged:
-        words = f"Accuracy {_share(summary.right, summary.judged)} over {count(summary.judged, 'question')} with gold"
+        words = f"Accuracy {interval_words(*summary.accuracy)} over {count(summary.judged, 'question')} with gold"
         if 0 < (answered := summary.judged_answered) < summary.judged:
-            words += f", {_share(summary.right, answered)} over the {answered:,} of them that were answered"
+            share = summary.right / answered
+            of_those = interval_words(share, *wilson(share, answered))
+            words += f", {of_those} over the {answered:,} of them that were answered"
         yield f"{words}."
     if words := levels_words(summary.levels):
         yield words
@@ -356,14 +348,7 @@ def remarks(summary: AnswerSummary, max_tokens: int | None) -> Iterator[str]:
         )
 
 
-def _share(right: int, questions: int) -> str:
-    share = right / questions
-    low, high = wilson(share, questions)
-    return f"{share:.3f} ({low:.3f} to {high:.3f})"
-
-
 def soft_words(allocator: Allocator) -> str:
-    """What soft votes were good for."""
     votes_per_trace = allocator.votes_per_trace
     if votes_per_trace is None:
         return "Soft votes: no trace told what else it might have said, so each counted as one vote."
@@ -374,8 +359,8 @@ def soft_words(allocator: Allocator) -> str:
 
 
 def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -> None:
-    mean, low, high = solution.consistency
-    interval = f" ({low:.3f} to {high:.3f})" if solution.questions > 1 else ""
+    mean = solution.consistency.mean
+    expected = interval_words(*solution.consistency) if solution.questions > 1 else f"{mean:.3f}"
     cost = "" if solution.cost is None else f", {amount_words(solution.cost, 'usd')}"
     cancelled = f" and {solution.cancelled:,} cancelled when their vote was settled" if solution.cancelled else ""
     traces = f"{count(summary.traces, 'trace')} ({summary.failed:,} failed){cancelled}"
@@ -384,7 +369,7 @@ def _print_summary(engine: Engine, solution: Solution, summary: AnswerSummary) -
     words = [
         f"{answered_words(summary).capitalize()}, {traces}, {tokens}{cost}.",
         f"Spent {amount_words(solution.spent, solution.unit)} of {amount_words(solution.total, solution.unit)}.",
-        f"Expected {share if solution.zone else 'self-consistency'} {mean:.3f}{interval}.",
+        f"Expected {share if solution.zone else 'self-consistency'} {expected}.",
     ]
     cap, target = engine.spec.spending.max_traces, engine.spec.spending.target_consistency
     at_cap = cap is not None and solution.traces >= cap * solution.questions

@@ -47,11 +47,6 @@ def say(*lines: str) -> None:
     click.echo("\n".join(map(_one_line, lines)), file=sys.stderr)
 
 
-def is_terminal() -> bool:
-    """Whether a person reads stdout."""
-    return sys.stdout.isatty()
-
-
 def echo_drawing(drawing: str, *, err: bool = False) -> None:
     """Print what pets drew itself, with its colours; names in it have been made safe before."""
     click.echo(drawing, err=err)

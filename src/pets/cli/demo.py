@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 
 from pets.cli._chart import draw_chart
-from pets.cli._groups import option, option_group, verb
-from pets.cli._output import SafeConsole, check_output, make_table, print_table, progress_bar, write_page
+from pets.cli._groups import option, verb
+from pets.cli._output import SafeConsole, check_output, print_table, progress_bar, write_page
 from pets.cli._terminal import echo_drawing
 from pets.core.tally import majority
 from pets.engine import Answer, Engine
@@ -25,6 +25,7 @@ from pets.report import charts_library
 from pets.report.charts import Bound, Series, curve_panel, series
 from pets.report.page import Page, Tile, VotedQuestion
 from pets.report.style import colour_of, line_styles
+from pets.report.tables import make_table
 from pets.samplers.local import LocalSampler
 
 OURS, THEIRS = POLICIES = ("okg", "uniform")
@@ -132,55 +133,50 @@ class LivePart:
         )
 
 
-@option_group("Demo")
-class DemoOptions:
-    """What the live part does, and where the page goes."""
-
-    first: int = option("How many starter questions the live model answers, from the first on.", 8, at_least=1)
-    budget: str = option("The live model's traces per question on average (8x), or in all (64).", "8x")
-    live: bool = option("Let the live model answer, after the recorded comparison.", True)
-    report: Path = option("The page to write.", Path("pets-demo.html"))
-
-
 @verb()
-def demo(options: DemoOptions) -> None:
+def demo(
+    first: int = option("How many starter questions the live model answers, from the first on.", 8, at_least=1),
+    budget: str = option("The live model's traces per question on average (8x), or in all (64).", "8x"),
+    live: bool = option("Let the live model answer, after the recorded comparison.", True),
+    report: Path = option("The page to write.", Path("pets-demo.html")),
+) -> None:
     """Compare okg with uniform on 300 recorded questions, then watch okg spend a budget on a small real model.
 
     The recorded part draws 64 of 128 traces of each question that SmolLM2 (135M parameters) gave earlier, and shows how
     many of them each policy needs for the vote of all. The live part runs that model on this machine, on the first
     questions of the same set, for 45 seconds at most. Where it cannot run, the recorded part stands alone.
     """
-    check_output(options.report)
-    Amount.parse(options.budget)
+    check_output(report)
+    Amount.parse(budget)
     pool = load("starter")
     words, data = SafeConsole(stderr=True, highlight=False), SafeConsole(highlight=False)
     with words.status(f"replaying {len(pool.questions)} recorded questions"):
         recorded = compare_recorded(pool)
     print_recorded(recorded, data)
-    live = asyncio.run(_live(options, pool)) if options.live else LivePart("Left out: --no-live was given.")
-    print_live(live, data)
+    answered = asyncio.run(_live(first, budget, pool)) if live else LivePart("Left out: --no-live was given.")
+    print_live(answered, data)
     try:
         charts_library()
     except InputError as error:  # all of it was shown: the page is an extra, as what draws it is
         words.print(f"No page was written: {error}", soft_wrap=True, markup=False)
         return
-    write_page(options.report, demo_page(recorded, live), "--report")
-    words.print(f"Page with all of this: {options.report}", soft_wrap=True, markup=False)  # a path stays in one piece
+    write_page(report, demo_page(recorded, answered), "--report")
+    words.print(f"Page with all of this: {report}", soft_wrap=True, markup=False)  # a path stays in one piece
 
 
-async def _live(options: DemoOptions, pool: Pool) -> LivePart:
+async def _live(first: int, budget: str, pool: Pool) -> LivePart:
     """The model's answers to the first questions; where it cannot run, why."""
     population = {question.id: majority(question.answers) for question in pool.questions}
     starter = question_set("starter")
-    problems = tuple(problem for problem in starter.problems if problem.id in population)[: options.first]
+    problems = tuple(problem for problem in starter.problems if problem.id in population)[:first]
     traces = count(1)
-    with progress_bar("live model", "loading the model", counts=True) as progress:
+    with progress_bar("live model", "loading the model") as progress:
         try:
             engine = Engine(
                 replace(starter, problems=problems),
                 sampler=LocalSampler(slots=IN_FLIGHT, context=512),
                 policy=OURS,
-                budget=options.budget,
+                budget=budget,
                 concurrency=IN_FLIGHT,
                 seed=SEED,
                 hurry=0.0,  # the slots share one processor: to speculate brings nothing
@@ -232,7 +228,6 @@ def compare_recorded(pool: Pool) -> RecordedPart:
 
 
 def print_recorded(recorded: RecordedPart, console: Console) -> None:
-    """Print the sentences, the curves, and where the traces went."""
     console.print(f"{recorded.title}\n", style="bold", markup=False)
     for sentence in recorded.sentences:
         console.print(sentence, markup=False)
@@ -247,7 +242,6 @@ def print_recorded(recorded: RecordedPart, console: Console) -> None:
 
 
 def print_live(live: LivePart, console: Console) -> None:
-    """Print every question with its votes."""
     console.print(f"\nLive: {live.words}", markup=False)
     for question in live.questions():
         answer = "no answer" if question.answer is None else question.answer
@@ -258,7 +252,6 @@ def print_live(live: LivePart, console: Console) -> None:
 
 
 def demo_page(recorded: RecordedPart, live: LivePart) -> str:
-    """The same as a page of HTML."""
     recorded_note = f"Recorded part: {REPETITIONS} draws; bands are one standard deviation over them"
     notes = (
         f"{recorded_note}. Both policies see the same traces.",

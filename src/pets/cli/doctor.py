@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import NamedTuple
@@ -10,12 +10,12 @@ from typing import NamedTuple
 import click
 
 from pets.cli._config_file import FILE_NAME, ConfigFile
-from pets.cli._groups import SpecOptions, option, option_group, verb
+from pets.cli._groups import SpecOptions, option, verb
 from pets.cli._output import FORMAT, Format, print_rows
 from pets.cli._terminal import echo, say
 from pets.cli.options import ModelOptions, QuestionOptions, local_settings, run_spec
 from pets.core.money import amount_words
-from pets.engine import RunSpec, TokenPrice
+from pets.engine import RunSpec
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
 from pets.engine.estimate import RunEstimate, estimate
@@ -30,25 +30,18 @@ LIVE_QUESTIONS = 3  # that are asked, one trace each
 MARKS = {"ok": "ok   ", "note": "note ", "fault": "FAULT"}
 
 
-@option_group("Examination")
-class DoctorOptions:
-    """What is tried, and for which budget."""
-
-    format: Format | None = FORMAT
-    trust: bool = option(
-        "Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
-        False,
-    )
-
-
 @verb()
 @click.argument("questions", metavar="[QUESTIONS]", required=False)
 def doctor(
     questions: str | None,
-    examination: DoctorOptions,
     run: SpecOptions,
     model: ModelOptions,
     selection: QuestionOptions,
+    form: Format | None = FORMAT,
+    trust: bool = option(
+        "Have the pets.toml found here count as it is now, with the servers, keys and code that it names; then leave.",
+        False,
+    ),
 ) -> None:
     """Look at a server before a run: can it be reached, is the key right, is there the model, what does it honour?
 
@@ -60,7 +53,7 @@ def doctor(
     Of QUESTIONS three are asked live, fewer with --first: what was read from each, how long it was, and what the
     budget would buy. What that may cost is said before. Exit code 1 means that a run would fail or answer nothing.
     """
-    if examination.trust:
+    if trust:
         file = click.get_current_context().find_object(ConfigFile)
         if file is None:
             raise InputError(f"there is no {FILE_NAME} here or in a folder above: nothing to trust.")
@@ -68,76 +61,72 @@ def doctor(
         say(f'"{file.path}" counts from now on, until it changes; that is kept in "{file.trust()}".')
         return
     question_set = None if questions is None else selection.load(questions)
-    price, shares = model.priced(run.said.get("price", ()))
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
-    spec = run_spec(run, model, own, price=price, models=())
+    spec = run_spec(run, model, own)
     everything = () if question_set is None else question_set.problems
     number = min(LIVE_QUESTIONS, len(everything))  # the first, the last, and some between
     places = sorted({round(i * (len(everything) - 1) / max(1, number - 1)) for i in range(number)})
     problems = [everything[place] for place in places]
-    served = _served_models(model)
-    prices = {share.name: share.price for share in shares}
-    say(_announcement(spec, served, prices, problems))
+    served = _served_models(model, spec)
+    say(_announcement(served, problems))
     settings = local_settings(model.local) | {"headers": model.headers, "timeout": spec.serving.timeout}
 
     def sampler_at(own: ServedModel, url: str, name: str) -> Sampler:
         return make_samplers([url] if url else [], name if url else own.model, key=own.key, **settings)[0]
 
-    diagnoses = [
-        asyncio.run(diagnose(own.server, own.model, partial(sampler_at, own), problems, spec)) for own in served
-    ]
-    forecasts = []
-    for diagnosis in diagnoses:
-        alone = spec.with_options(price=prices.get(diagnosis.model, price))
-        forecasts.append(None if question_set is None else _forecast(diagnosis, question_set, alone))
+    examined: list[tuple[Diagnosis, RunEstimate | None]] = []
+    for own_model in served:
+        make, alone = partial(sampler_at, own_model), own_model.spec
+        diagnosis = asyncio.run(diagnose(own_model.server, own_model.model, make, problems, alone))
+        examined.append((diagnosis, None if question_set is None else _forecast(diagnosis, question_set, alone)))
 
     def print_people() -> None:
-        for diagnosis, forecast in zip(diagnoses, forecasts, strict=True):
+        for diagnosis, forecast in examined:
             echo(*_report(diagnosis, forecast, spec))
 
     rows = (
         asdict(diagnosis) | {"faulty": diagnosis.faulty, "forecast": None if forecast is None else asdict(forecast)}
-        for diagnosis, forecast in zip(diagnoses, forecasts, strict=True)
+        for diagnosis, forecast in examined
     )
-    print_rows(rows, examination.format, print_people)
-    if any(diagnosis.faulty for diagnosis in diagnoses):
+    print_rows(rows, form, print_people)
+    if any(diagnosis.faulty for diagnosis, _ in examined):
         sys.exit(FAULTY)
 
 
 class ServedModel(NamedTuple):
-    """One model at one server, and the key for it; an empty address is the local model."""
+    """One model at one server, the key for it, and the spec of a run with it alone; an empty address is here."""
 
     server: str
     model: str | None
     key: str | None
+    spec: RunSpec
 
 
-def _served_models(options: ModelOptions) -> list[ServedModel]:
+def _served_models(options: ModelOptions, spec: RunSpec) -> list[ServedModel]:
     """Every server of the model, or of each of several models."""
-    if not options.names:
+    if not (shares := spec.serving.models):
         servers = options.servers or ("",)
         keys = endpoint_keys(servers, options.keys)
-        return [ServedModel(server, options.name, key) for server, key in zip(servers, keys, strict=True)]
-    urls, own = endpoints_by_model(options.names, options.servers), keys_by_model(options.names, options.keys)
-    return [ServedModel(url, name, own[name]) for name in options.names for url in urls[name] or [""]]
+        return [ServedModel(server, options.name, key, spec) for server, key in zip(servers, keys, strict=True)]
+    urls, keys_of = endpoints_by_model(options.names, options.servers), keys_by_model(options.names, options.keys)
+    return [
+        ServedModel(url, share.name, keys_of[share.name], spec.with_options(models=(), price=share.price))
+        for share in shares
+        for url in urls[share.name] or [""]
+    ]
 
 
-def _announcement(
-    spec: RunSpec,
-    served_models: Sequence[ServedModel],
-    prices: Mapping[str, TokenPrice | None],
-    problems: Sequence[Problem],
-) -> str:
+def _announcement(served: Sequence[ServedModel], problems: Sequence[Problem]) -> str:
     """What is asked, and what it may cost at most."""
+    spec = served[0].spec
     probe = min(PROBE_TOKENS, spec.sampling.max_tokens or PROBE_TOKENS)
     tokens = PROBE_TRACES * probe + len(problems) * (spec.sampling.max_tokens or TRACE_TOKENS)
     prompts = sum(spec.asked(problem).prompt.max_tokens for problem in [*problems[:1], *problems[:1], *problems])
-    names = [served.model or "" for served in served_models if served.server]
-    model_prices = [price_of(name, prices.get(name) or spec.spending.price) for name in names]
-    dollars = sum(price.dollars(prompts, tokens) for price in model_prices if price is not None)
+    prices = [price_of(own.model or "", own.spec.spending.price) for own in served if own.server]
+    dollars = sum(price.dollars(prompts, tokens) for price in prices if price is not None)
     cost = f", {amount_words(dollars, 'usd')}" if dollars else ""
-    traces = len(served_models) * (PROBE_TRACES + len(problems))
-    return f"Asking for {traces} traces, {len(served_models) * tokens:,} tokens at most{cost}."
+    traces = len(served) * (PROBE_TRACES + len(problems))
+    return f"Asking for {traces} traces, {len(served) * tokens:,} tokens at most{cost}."
 
 
 def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, spec: RunSpec) -> RunEstimate | None:
@@ -145,15 +134,13 @@ def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, spec: RunSpec) ->
     traces = [trace for trace in diagnosis.traces if trace.tokens]
     if not traces:
         return None
-    tokens, seconds = (
-        sum(values) / len(traces) for values in zip(*((t.tokens or 0, t.seconds) for t in traces), strict=True)
-    )
+    tokens = sum(trace.tokens or 0 for trace in traces) / len(traces)
+    seconds = sum(trace.seconds for trace in traces) / len(traces)
     if spec.sampling.max_tokens is None and diagnosis.max_model_len is not None:
         spec = spec.with_options(sampling=replace(spec.sampling, max_tokens=diagnosis.max_model_len))
     problems = [spec.asked(problem) for problem in question_set.problems]
-    basis = f"{len(traces)} live traces"
     try:
-        return estimate(problems, spec, diagnosis.model, tokens, seconds, basis)
+        return estimate(problems, spec, diagnosis.model, tokens, seconds, f"{len(traces)} live traces")
     except BudgetError as error:
         longest = max(trace.tokens or 0 for trace in traces)
         limit = LIMIT_STEP * -(-2 * longest // LIMIT_STEP)  # twice as long as any, in round numbers
@@ -163,12 +150,12 @@ def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, spec: RunSpec) ->
 
 
 def _report(diagnosis: Diagnosis, forecast: RunEstimate | None, spec: RunSpec) -> Iterator[str]:
-    """The findings as lines for a person."""
     yield f"{diagnosis.server or 'local model'} {diagnosis.model}".rstrip()
     for check in diagnosis.checks:
         yield f"  {MARKS[check.state]}  {check.name:18} {check.finding}"
     for trace in diagnosis.traces:
-        answer = "cut" if trace.is_cut else "nothing read" if trace.answer is None else f"read {trace.answer!r}"
+        answer = "nothing read" if trace.answer is None else f"read {trace.answer!r}"
+        answer = "cut" if trace.is_cut else answer
         tokens = "?" if trace.tokens is None else f"{trace.tokens:,}"
         yield f"  {trace.question}: {answer} as {trace.answer_type}; {tokens} tokens in {trace.seconds:.1f} s"
         if trace.answer is None:

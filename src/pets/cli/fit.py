@@ -8,8 +8,8 @@ import click
 import numpy as np
 
 from pets.cli._chart import draw_chart
-from pets.cli._groups import named_options, option, option_group, refuse_named, verb
-from pets.cli._output import check_output, make_table, print_table, table_console
+from pets.cli._groups import named_options, option, refuse_named, verb
+from pets.cli._output import check_output, print_table, table_console
 from pets.cli._terminal import echo, echo_drawing, say
 from pets.cli.pools import PoolOptions
 from pets.core.price import log_price_at
@@ -19,32 +19,26 @@ from pets.engine.budget import Amount
 from pets.errors import InputError
 from pets.plans import StreamPlan, fit_plan, plan_text, read_plan, write_plan
 from pets.plans.plan import is_plan_file, price_rule
+from pets.report.tables import make_table
 
 PIPE_WIDTH = 100  # columns where stdout is no terminal
 BAR_WIDTH = 20  # characters of a full bar
 PRICED_MEAN_BUDGETS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
-@option_group("Plan")
-class FitPlanOptions:
-    """What the plan is to allow."""
-
-    budget: str = option("How many traces per question the stream may spend on average.", "16x", metavar="Nx")
-    max_traces: int = option("How many traces a question gets at most.", 64, at_least=4)
-    policy: str = option(
-        "The rule that buys traces, and what lead another answer needs to matter, as a share of all traces: "
-        "price:zone=0.1; price:rounds=1 is the paper's plan, which buys once after the warm-up.",
-        "price",
-    )
-    seed: int = option("What the orders of traces are drawn from.", 0, at_least=0)
-
-
 @verb()
 @click.argument("pool", required=False, type=click.Path(path_type=Path))
 def fit(
     pool: Path | None,
-    goal: FitPlanOptions,
     reading: PoolOptions,
+    budget: str = option("How many traces per question the stream may spend on average.", "16x", metavar="Nx"),
+    max_traces: int = option("How many traces a question gets at most.", 64, at_least=4),
+    policy: str = option(
+        "The rule that buys traces, and what lead another answer needs to matter, as a share of all traces: "
+        "price:zone=0.1; price:rounds=1 is the paper's plan, which buys once after the warm-up.",
+        "price",
+    ),
+    seed: int = option("What the orders of traces are drawn from.", 0, at_least=0),
     output: Path | None = option("The plan's file; without one, stdout.", flags=("-o", "--output")),
     show: Path | None = option(
         "Fit nothing: draw this plan, its grids, their shares, curves and budgets, the prices and the prior.",
@@ -74,8 +68,8 @@ def fit(
     if output is not None and output.is_file() and output.stat().st_size and not is_plan_file(output):
         raise InputError(f'"{output}" is there already and is no plan: it stays as it is. Choose another file for -o.')
     labelled = reading.label(reading.read(pool), min_traces=K0)
-    rule, mean_budget = price_rule(goal.policy), Amount.parse_mean(goal.budget)
-    plan = fit_plan(labelled, mean_budget, rule.rounds, cap=goal.max_traces, zone=rule.zone, seed=goal.seed)
+    rule, mean_budget = price_rule(policy), Amount.parse_mean(budget)
+    plan = fit_plan(labelled, mean_budget, rule.rounds, cap=max_traces, zone=rule.zone, seed=seed)
     if output is None:
         echo(*plan_text(plan).rstrip("\n").split("\n"))
         return
@@ -88,7 +82,6 @@ def fit(
 
 
 def _draw_plan(fitted: StreamPlan) -> None:
-    """Print where a plan comes from, its grids, their curves, the prices and the prior."""
     console, source = table_console(PIPE_WIDTH), fitted.provenance
     rounds = f"{fitted.rounds} rounds" if fitted.rounds else "one trace at a time"
     answers = source.answer if source.options is None else f"{source.answer}, {source.options} options"

@@ -1,7 +1,7 @@
 """``pets forecast``: what budget for which self-consistency, from a run or a pool."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from pets.arguments import Interval
 from pets.cli._chart import draw_chart
-from pets.cli._groups import option, option_group, verb
+from pets.cli._groups import option, verb
 from pets.cli._output import FORMAT, Format, SafeConsole, count, is_for_people, print_rows, progress_bar
 from pets.cli._terminal import echo, echo_drawing, say
 from pets.core.allocator import Allocator
@@ -31,35 +31,23 @@ REPETITIONS = 8  # of a pool that is replayed
 MORE_TRACES, MORE_BUDGET = 4, 4  # of a question where its cap is in the way, and times what a trace of each costs
 
 
-@option_group("Forecast")
-class ForecastOptions:
-    """What is forecast, and how far."""
-
-    store: str | None = option(f"The file that holds the run; {DEFAULT_STORE} if none is named.", metavar="FILE")
-    target_consistency: tuple[float, ...] = option(
-        "A self-consistency whose budget is wanted; give it again for more.",
-        (0.95, 0.99),
-        within=Interval(0, 1, open="()"),
-    )
-    policy: str = option("An index policy that sees counts.", "okg")
-    max_budget: str | None = option(
-        "The largest budget to look at; by default as many traces as a question may get.", metavar="Nx"
-    )
-
-    format: Format | None = FORMAT
-
-    @property
-    def up_to(self) -> float | None:
-        """The largest budget to look at, in traces per question."""
-        mean = None if self.max_budget is None else Amount.parse_mean(self.max_budget)
-        if mean is not None and mean < 1:
-            raise InputError(f"--max-budget is at least 1x, a trace of every question; got {self.max_budget!r}.")
-        return mean
-
-
 @verb()
 @click.argument("run", metavar="RUN|POOL", default="last")
-def forecast(run: str, question: ForecastOptions) -> None:
+def forecast(
+    run: str,
+    store: str | None = option(f"The file that holds the run; {DEFAULT_STORE} if none is named.", metavar="FILE"),
+    targets: tuple[float, ...] = option(
+        "A self-consistency whose budget is wanted; give it again for more.",
+        (0.95, 0.99),
+        flags=("--target-consistency",),
+        within=Interval(0, 1, open="()"),
+    ),
+    policy: str = option("An index policy that sees counts.", "okg"),
+    max_budget: str | None = option(
+        "The largest budget to look at; by default as many traces as a question may get.", metavar="Nx"
+    ),
+    form: Format | None = FORMAT,
+) -> None:
     """Say which mean budget reaches which self-consistency, with the curve.
 
     \b
@@ -72,30 +60,28 @@ def forecast(run: str, question: ForecastOptions) -> None:
     comes with the command that takes the run there. The curve is drawn on stderr; its points are one line of JSON on
     stdout where that is no terminal, or as --format says.
     """
-    if question.store is None and not run.isdecimal() and run != "last":
-        with progress_bar("replaying") as progress:
-            source = _replayed(Path(run), question, progress)
+    up_to = None if max_budget is None else Amount.parse_mean(max_budget)
+    if up_to is not None and up_to < 1:
+        raise InputError(f"--max-budget is at least 1x, a trace of every question; got {max_budget!r}.")
+    if store is None and not run.isdecimal() and run != "last":
+        source = _replayed(Path(run), policy, up_to)
     else:
-        path = question.store or DEFAULT_STORE
-        with Store.open(path, create=False) as store:
-            view = store.view(run)
-            targets = question.target_consistency
-            source = played_on(
-                view, restored(view), path, policy=question.policy, targets=targets, up_to=question.up_to
-            )
-    curve, questions = source.curve, source.questions
-    console = SafeConsole(stderr=True)
-    curves = {question.policy: (curve.mean_budget.tolist(), curve.consistency.tolist())}
+        path = store or DEFAULT_STORE
+        with Store.open(path, create=False) as opened:
+            view = opened.view(run)
+            source = played_on(view, restored(view), path, policy=policy, targets=targets, up_to=up_to)
+    curve, console = source.curve, SafeConsole(stderr=True)
+    curves = {policy: (curve.mean_budget.tolist(), curve.consistency.tolist())}
     title = "expected self-consistency against mean traces per question"
     echo_drawing(draw_chart(title, curves, console.width, colour=console.is_terminal), err=True)
-    budgets, lines = source.budgets(question.target_consistency, question.up_to)
-    if not is_for_people(question.format):
+    budgets, lines = source.budgets(targets, up_to)
+    if not is_for_people(form):
         say(*lines)
     points = [
         [round(float(x), 3), round(float(y), 4)] for x, y in zip(curve.mean_budget, curve.consistency, strict=True)
     ]
-    row = {"questions": questions, "mean_budget_for": budgets, "curve": points}
-    print_rows([row], question.format, lambda: echo(*lines))
+    row = {"questions": source.questions, "mean_budget_for": budgets, "curve": points}
+    print_rows([row], form, lambda: echo(*lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +153,18 @@ def played_on(
     return ForecastSource(curve, len(ids), "the vote over infinitely many traces", cap, view.summary(), path)
 
 
-def _replayed(path: Path, question: ForecastOptions, progress: Callable[[int, int], None]) -> ForecastSource:
-    """A recorded pool, replayed."""
+def _replayed(path: Path, policy: str, up_to: float | None) -> ForecastSource:
     if not path.exists() and str(path) not in SHIPPED:
         raise InputError(f'there is no pool "{path}"; a run is a number or "last".')
-    pool, policy = read_pool(path), question.policy
-    (replayed,) = replay([pool], [typed_policy(policy)], repetitions=REPETITIONS, progress=progress)
+    pool = read_pool(path)
+    with progress_bar() as progress:
+        (replayed,) = replay([pool], [typed_policy(policy)], repetitions=REPETITIONS, progress=progress)
     (result,) = replayed.results
     if result.option is not None:
         raise InputError(f"{policy} has no curve over budgets; choose an index policy such as okg.")
     traces, values = result.traces[0], result.consistency
     drawn = round(traces[-1])
-    grid = np.linspace(1.0, min(question.up_to or drawn, drawn), 96)
+    grid = np.linspace(1.0, min(up_to or drawn, drawn), 96)
     curves = np.array([np.interp(grid, traces, row) for row in values])
     vote = f"the vote of the {drawn} traces of a question that each replay draws"
     return ForecastSource(Forecast(grid, curves.mean(axis=0)), len(pool.questions), vote, drawn)

@@ -143,19 +143,21 @@ def _row(key_store: KeyStore, key: ApiKey, created: float, revoked: float | None
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    notes = [_spent(row["spent"])]
+    notes, window = [_spent(row["spent"])], row["window"]
     if row["budget"] is not None:
-        budget = f"budget {amount_words(row['budget'], row['unit'])}"
-        notes.append(budget if row["window"] is None else f"{budget} per {row['window']}")
-    if row["window"] is not None:
-        notes.append(f"{_spent(row['spent_in_window'])} in this {row['window']}")
+        notes.append(f"budget {amount_words(row['budget'], row['unit'])}{f' per {window}' if window else ''}")
+    if window is not None:
+        notes.append(f"{_spent(row['spent_in_window'])} in this {window}")
     if row["rpm"] is not None:
         notes.append(f"{row['rpm']} requests per minute")
     if row["expires"] is not None:
         notes.append(f"expires {row['expires']}")
     if row["models"]:
         notes.append(f"models {' '.join(row['models'])}")
-    notes += ["admin"] * row["admin"] + ["revoked"] * (row["revoked"] is not None)
+    if row["admin"]:
+        notes.append("admin")
+    if row["revoked"] is not None:
+        notes.append("revoked")
     return "\t".join([row["name"], row["created"][:10], ", ".join(notes)])
 
 

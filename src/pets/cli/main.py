@@ -96,11 +96,9 @@ class LazyGroup(SuggestingGroup):
     """Verbs that are imported when they are called: numpy and scipy alone take a second."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs' names."""
         return sorted(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb, imported."""
         if cmd_name not in VERBS:
             return None
         verb: click.Command = getattr(importlib.import_module(f"pets.cli.{cmd_name}"), cmd_name)

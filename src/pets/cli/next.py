@@ -5,12 +5,13 @@ from collections import Counter
 import click
 
 from pets.cli._groups import verb
-from pets.cli._output import FORMAT, Format, count, make_table, print_rows, print_table
+from pets.cli._output import FORMAT, Format, count, print_rows, print_table
 from pets.cli._terminal import say
 from pets.cli.forecast import played_on
 from pets.cli.options import STORE
 from pets.engine.progress import CERTAIN, doubt_of, doubt_words, vote_words
 from pets.engine.resume import restored, results, spec_of_run
+from pets.report.tables import make_table
 from pets.store import Store
 from pets.store.database import DEFAULT_STORE
 

@@ -1,13 +1,13 @@
 """The options that several verbs share beside those of a run's spec: questions, model, store, output."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pets.cli._groups import SpecOptions, option, option_group
-from pets.engine import RunSpec, TokenPrice
-from pets.engine.budget import ModelShare, model_name, model_shares, with_prices
+from pets.engine import RunSpec
+from pets.engine.budget import model_name, model_shares
 from pets.engine.sources import Servers, endpoints_by_model, sources_of, values_by_model
 from pets.errors import InputError
 from pets.openai.fields import json_value
@@ -63,8 +63,6 @@ LOCAL: Any = option(
 
 @option_group("Questions")
 class QuestionOptions:
-    """Which questions of a file."""
-
     fields: tuple[str, ...] = FIELDS
     first: int | None = FIRST
 
@@ -72,13 +70,6 @@ class QuestionOptions:
         """The questions of a file, a named set, a data set of the hub, or stdin."""
         questions = find_questions(name, parse_fields(self.fields))
         return replace(questions, problems=questions.problems[: self.first])
-
-
-@option_group("Model")
-class LocalModelOptions:
-    """How a model on this machine runs, where no other option says which."""
-
-    local: tuple[str, ...] = LOCAL
 
 
 def local_settings(texts: Sequence[str]) -> dict[str, Any]:
@@ -122,14 +113,11 @@ class ServerOptions:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that go with every request."""
         return parse_headers(self.header)
 
 
 @option_group("Model")
 class ModelOptions(ServerOptions):
-    """Which model is asked."""
-
     endpoint: tuple[str, ...] = option(
         "An OpenAI-compatible server, such as http://localhost:8000/v1; give it again for more, and as MODEL=URL for "
         "one of several models. Without one, that of OPENAI_BASE_URL if --model names no file, else a model on this "
@@ -165,19 +153,15 @@ class ModelOptions(ServerOptions):
             return self.endpoint
         return tuple(endpoints_by_model([self.name], self.endpoint)[self.name])
 
-    def priced(self, prices: Sequence[str]) -> tuple[TokenPrice | None, tuple[ModelShare, ...]]:
-        """The price of one model, or several models with theirs, written MODEL=in=...,out=... or for all."""
-        shares = model_shares(self.model)
-        if not prices:
-            return None, shares
-        names = [share.name for share in shares] or [self.name or ""]
-        parsed: dict[str, TokenPrice] = {}
-        for name, texts in values_by_model("--price", names, prices).items():
+    def price(self, prices: Sequence[str]) -> str | Mapping[str, str] | None:
+        """The price of one model, or each of several its own, written MODEL=in=...,out=... or for all."""
+        own: dict[str, str] = {}
+        for name, texts in values_by_model("--price", self.names or [self.name or ""], prices).items():
             if len(texts) > 1:
                 raise InputError(f"there are {len(texts)} prices for {name or 'one model'}; give one.")
             if texts:
-                parsed[name] = TokenPrice.parse(texts[0])
-        return (None, with_prices(shares, parsed)) if shares else (parsed.get(names[0]), ())
+                own[name] = texts[0]
+        return own if self.names else own.get(self.name or "")
 
     def samplers(self, spec: RunSpec) -> Sequence[Sampler]:
         """A sampler per server, or that of the local model, for each of the configuration's models."""
@@ -195,13 +179,14 @@ class ModelOptions(ServerOptions):
 def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any) -> RunSpec:
     """The spec of a run: how the question set has its traces drawn, what the user said, and the verb's ``own``."""
     values = dict(said.said)
-    price, models = model.priced(values.pop("price", ()))
+    if "price" in values:
+        values["price"] = model.price(values["price"])
     if "policy" in values:
         values["policy"] = typed_policy(values["policy"])
     if "extra_body" in values:
         values["extra_body"] = parse_json_option("--extra-body", values["extra_body"], '{"top_a": 0.1}')
     in_flight = SERVER_CONCURRENCY if model.servers else LOCAL_CONCURRENCY  # where --concurrency is not given
-    values = {"concurrency": in_flight, "price": price, "models": models, **values, **own}
+    values = {"concurrency": in_flight, "models": model_shares(model.model), **values, **own}
     return RunSpec(sampling=drawn).with_options(**values)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pets.cli._groups import named_options, option, option_group, refuse_named, verb_group
-from pets.cli._output import FORMAT, Format, count, make_table, print_rows, print_table, write_output
+from pets.cli._output import FORMAT, Format, count, print_rows, print_table, write_output
 from pets.cli._terminal import echo, say
 from pets.cli.options import FIELDS, FIRST
 from pets.errors import InputError
@@ -30,6 +30,7 @@ from pets.pools.formats import NAMES
 from pets.questions import find_questions, named_sets, parse_fields, question_set
 from pets.questions.files import question_record
 from pets.questions.sets import BENCHMARKS
+from pets.report.tables import make_table
 
 PATHS = click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 EXISTING = click.Path(path_type=Path, exists=True)
@@ -46,16 +47,7 @@ POOL_FIELDS: Any = option(
 
 
 @option_group("Pools")
-class PoolFieldOptions:
-    """Where a pool holds what."""
-
-    fields: tuple[str, ...] = POOL_FIELDS
-
-
-@option_group("Pools")
 class PoolOptions:
-    """How recorded answers are read."""
-
     answer: str | None = option(
         "Read the texts of traces, or what stands for their answers, by this answer type: choice, number, math, "
         "text, ...; raw takes them as recorded. If not given, as the manifest says, else as recorded."
@@ -159,12 +151,11 @@ def convert(
 @pools.verb()
 @PATHS
 @click.pass_context
-def check(context: click.Context, paths: tuple[Path, ...], reading: PoolFieldOptions) -> None:
+def check(context: click.Context, paths: tuple[Path, ...], fields: tuple[str, ...] = POOL_FIELDS) -> None:
     """Print what is wrong with pools, a line for each kind of problem with its first places; exit 2 if there is any."""
-    files, fields = pool_files(paths), parse_fields(reading.fields, NAMES)
-    problems = 0
+    files, problems = pool_files(paths), 0
     for path in files:
-        for problem in check_pool(path, fields=fields):
+        for problem in check_pool(path, fields=parse_fields(fields, NAMES)):
             echo(problem)
             problems += 1
     say(f"Checked {count(len(files), 'pool')}: {count(problems, 'problem')}.")
@@ -215,7 +206,10 @@ def _print_table(summaries: Sequence[Summary]) -> None:
     numbers = ["questions", "traces", "answers", "pass@1", "vote", "unanimous", "leader", "no answer"]
     tokens = any(summary.tokens_mean is not None for summary in summaries)
     confidence = any(summary.confidence_missing is not None for summary in summaries)
-    numbers += ["tokens: mean, p95"] * tokens + ["confidence (missing)"] * confidence
+    if tokens:
+        numbers.append("tokens: mean, p95")
+    if confidence:
+        numbers.append("confidence (missing)")
     rows = []
     for own in summaries:
         low, high = own.traces_min, own.traces_max

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pets.cli._groups import option, option_group, verb
+from pets.cli._groups import option, verb
 from pets.cli._output import (
     FORMAT,
     Format,
@@ -21,7 +21,6 @@ from pets.cli._output import (
 from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._terminal import say
 from pets.cli.pools import PoolOptions
-from pets.cluster import RayCluster
 from pets.errors import InputError
 from pets.lab import PoolResult, ReplayConfig, certificates, read_answers, rows
 from pets.lab import replay as run
@@ -61,57 +60,29 @@ WORTH_SAYING_S = 20.0
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@option_group("Protocol")
-class WorkerOptions:
-    """Who replays."""
-
-    workers: str | None = option(
-        "How many processes replay; one per core if not given. With ray, or ray:ADDRESS, those of a Ray cluster. "
-        f"{CLUSTER_HELP}",
-        metavar="N|ray[:ADDRESS]",
-    )
-
-    @property
-    def processes(self) -> int:
-        """How many processes of this machine replay."""
-        number = str(os.cpu_count() or 1) if self.workers is None else self.workers
-        if not number.isdecimal() or not int(number):
-            raise InputError(f"--workers is a number of processes, or ray[:ADDRESS]; got {self.workers!r}.")
-        return int(number)
-
-    @property
-    def cluster(self) -> RayCluster | None:
-        """The cluster that replays, if one does."""
-        name, _, address = (self.workers or "").partition(":")
-        return connect(address) if name == "ray" else None
-
-
-@option_group("Output")
-class ResultOptions:
-    """What is written, and where."""
-
-    format: Format | None = FORMAT
-    output: Path | None = option(
-        "Write the rows to a .jsonl, .json, .csv or .parquet file too.", flags=("-o", "--output")
-    )
-    certificates: bool = option("Check certificates too, at mean budgets of 4, 8 and 16.", False)
-    plots: Path | None = option("Write plots of each pool to this folder, as PNG, SVG and PDF.", kind=FOLDER)
-
-
 @verb()
 @click.argument("paths", nargs=-1, required=True, metavar="POOL...", type=click.Path(path_type=Path))
 def replay(
     paths: tuple[Path, ...],
     protocol: ReplayConfig,
-    workers: WorkerOptions,
     reading: PoolOptions,
-    result: ResultOptions,
     policies: tuple[str, ...] = option(
         'A policy such as "okg:prior=1" or python:MODULE:CLASS; give it again for more. Without any, all that the '
         "pools allow.",
         (),
         flags=("--policy",),
     ),
+    workers: str | None = option(
+        "How many processes replay; one per core if not given. With ray, or ray:ADDRESS, those of a Ray cluster. "
+        f"{CLUSTER_HELP}",
+        metavar="N|ray[:ADDRESS]",
+    ),
+    form: Format | None = FORMAT,
+    output: Path | None = option(
+        "Write the rows to a .jsonl, .json, .csv or .parquet file too.", flags=("-o", "--output")
+    ),
+    certify: bool = option("Check certificates too, at mean budgets of 4, 8 and 16.", False, flags=("--certificates",)),
+    plots: Path | None = option("Write plots of each pool to this folder, as PNG, SVG and PDF.", kind=FOLDER),
 ) -> None:
     """Compare policies on recorded answers; a folder stands for every pool in it, a.jsonl=2+b.jsonl for a mixture.
 
@@ -125,21 +96,23 @@ def replay(
     those with waves (okg:waves=4) run at mean budgets, stopping rules over their thresholds, online policies over mean
     budgets on questions that did not train them.
     """
-    check_output(result.output, *paths, rows=True)
-    if result.plots is not None:
+    check_output(output, *paths, rows=True)
+    if plots is not None:
         charts_library()
-    plain = protocol.reference == "whole" and not (
-        protocol.weighted or protocol.clock
-    )  # what certificates can be checked against
-    if result.certificates or (result.plots is not None and plain):
+    checkable = protocol.reference == "whole" and not (protocol.weighted or protocol.clock)
+    if certify or (plots is not None and checkable):
         protocol = replace(protocol, certified=CERTIFIED_AT)
     pools, mixtures = reading.read_mixtures(paths)
     specs = [*map(typed_policy, policies)] or _default_policies(pools, protocol)
-    cluster = workers.cluster
+    place, _, address = (str(os.cpu_count() or 1) if workers is None else workers).partition(":")
+    cluster, processes = connect(address) if place == "ray" else None, 1
     if cluster is None:
+        if not place.isdecimal() or not int(place) or address:
+            raise InputError(f"--workers is a number of processes, or ray[:ADDRESS]; got {workers!r}.")
+        processes = int(place)
         traces = sum(len(pool.questions) for pool in pools) * protocol.size
-        seconds = SECONDS_PER_TRACE * traces * len(specs) * protocol.repetitions / workers.processes
-        work = f"{len(specs)} policies, {protocol.repetitions} repetitions, {workers.processes} at a time"
+        seconds = SECONDS_PER_TRACE * traces * len(specs) * protocol.repetitions / processes
+        work = f"{len(specs)} policies, {protocol.repetitions} repetitions, {processes} at a time"
         if seconds > WORTH_SAYING_S:
             say(f"{work}: about {max(1, round(seconds / 60))} min.")
     with progress_bar() as progress:
@@ -148,19 +121,19 @@ def replay(
             specs,
             config=protocol,
             answer=reading.answer,
-            workers=1 if cluster is not None else workers.processes,
+            workers=processes,
             cluster=cluster,
             progress=progress,
         )
-    for pool, result_of_pool in zip(pools, results, strict=True):
-        if result_of_pool.note:
-            say(f"{result_of_pool.pool}: {result_of_pool.note}.")
-        if result_of_pool.size < protocol.size:
+    for pool, result in zip(pools, results, strict=True):
+        if result.note:
+            say(f"{result.pool}: {result.note}.")
+        if result.size < protocol.size:
             uneven = len({len(question.answers) for question in pool.questions}) > 1
             hint = " (--min-traces leaves short ones out)" if uneven else ""
             halves = protocol.reference == "disjoint"
             why = "its halves have no more" if halves else f"its shortest question has no more{hint}"
-            say(f"{result_of_pool.pool}: {result_of_pool.size} traces per question, {why}.")
+            say(f"{result.pool}: {result.size} traces per question, {why}.")
     files = "\n".join(map(str, paths))
     table = [replace(row, files=files) for row in rows(results)]
 
@@ -172,16 +145,15 @@ def replay(
         for own, weights in mixtures:
             _print_mixture(own, tuple(weights), protocol, reading.answer)
 
-    print_rows(map(asdict, table), result.format, print_people)
-    if result.output is not None:
-        written = write_output(map(asdict, table), result.output)
-        say(f"{result.output}: {count(written, 'row')} written.")
-    if result.plots is not None:
-        _plot(result.plots, pools, results, reading.answer)
+    print_rows(map(asdict, table), form, print_people)
+    if output is not None:
+        written = write_output(map(asdict, table), output)
+        say(f"{output}: {count(written, 'row')} written.")
+    if plots is not None:
+        _plot(plots, pools, results, reading.answer)
 
 
 def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[str, ...]:
-    """Every policy that these pools allow."""
     if protocol.weighted:
         return DEFAULT_WEIGHTED
     batch, online = (DEFAULT_CLOCK, ("price",)) if protocol.clock else (DEFAULT, DEFAULT_ONLINE)

@@ -1,5 +1,6 @@
 """``pets runs``: the runs of a store, one of them closely, two side by side, and their results as files."""
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -11,20 +12,24 @@ from typing import Any, Literal
 import click
 
 from pets.answers.auto import kinds_words
-from pets.cli._groups import option, option_group, verb_group
-from pets.cli._output import FORMAT, Format, check_output, count, make_table, print_rows, print_table, write_output
-from pets.cli._run import ANSWER_COLUMNS, answered_words, write_answers
+from pets.cli._groups import option, verb_group
+from pets.cli._output import FORMAT, Format, check_output, count, interval_words, print_rows, print_table, write_output
+from pets.cli._run import ANSWER_COLUMNS, answered_words, kept_words, run_jobs, write_answers
 from pets.cli._terminal import echo, say
 from pets.cli.options import CODE, OUTPUT, STORE, ServerOptions
 from pets.core.money import amount_words
+from pets.engine import Engine
+from pets.engine.batch import batch_samplers
 from pets.engine.paired import compare_runs
 from pets.engine.progress import AnswerSummary, expected_of
 from pets.engine.question import Answer, answer_type_of
 from pets.engine.reread import reread_run
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
-from pets.errors import InputError
+from pets.engine.sources import Servers, sources_of
+from pets.errors import InputError, StateError
 from pets.pools import Pool, write_pool
 from pets.pools.writing import line_of
+from pets.report.tables import make_table
 from pets.store import RunSummary, RunView, Store
 from pets.store.database import DEFAULT_STORE
 from pets.store.export import pooled_questions, trace_records
@@ -37,19 +42,6 @@ HARDEST_SHOWN = 5
 DIFFERENCES_SHOWN = 10
 LABEL_CHARACTERS = 21
 MERGED = ("unit", "total", "hardest")  # facts that are shown within others
-
-
-@option_group("Output")
-class ExportOptions:
-    """What of a run is written, and where."""
-
-    what: Export = option("What is written.", "results", flags=("--what",))
-    output: Path | None = option(
-        "The file to write, in the format of its suffix: .jsonl, .jsonl.gz, .json, .csv or .parquet. Without one, "
-        "JSONL on stdout.",
-        flags=("-o", "--output"),
-    )
-    texts: bool = option("Write what traces said into a pool too, where the run kept it.", True)
 
 
 @verb_group(common=("--store",), invoke_without_command=True)
@@ -132,34 +124,45 @@ def compare(
 @runs.verb()
 @click.argument("run", default="last")
 @click.pass_context
-def export(context: click.Context, run: str, output: ExportOptions, answer: str | None = CODE) -> None:
+def export(
+    context: click.Context,
+    run: str,
+    what: Export = option("What is written.", "results"),
+    output: Path | None = option(
+        "The file to write, in the format of its suffix: .jsonl, .jsonl.gz, .json, .csv or .parquet. Without one, "
+        "JSONL on stdout.",
+        flags=("-o", "--output"),
+    ),
+    texts: bool = option("Write what traces said into a pool too, where the run kept it.", True),
+    answer: str | None = CODE,
+) -> None:
     """Write the results of RUN so far.
 
     results: a row per question, as `pets solve` prints them. traces: a row per trace, with its text. pool: the answers
     of each question in launch order, for `pets replay` and `pets mock`; a question without any vote is left out.
     """
-    pooled = output.what == "pool"
-    if not pooled:
-        check_output(output.output, rows=True)
+    if what != "pool":
+        check_output(output, rows=True)
+    unvoted = 0
     with Store.open(context.obj, create=False) as opened:
         view = opened.view(run, code=answer)
-        if pooled:
+        if what == "results":
+            written = write_output((row.to_plain() for row in results(view, restored(view))), output, ANSWER_COLUMNS)
+        elif what == "traces":
+            written = write_output(trace_records(view), output)
+        else:
             kind = spec_of_run(view.settings, view.code).reading.answer
-            found = pooled_questions(view, lambda problem: answer_type_of(problem, kind), texts=output.texts)
-            if not (questions := tuple(found)):
+            questions = tuple(pooled_questions(view, lambda problem: answer_type_of(problem, kind), texts=texts))
+            if not questions:
                 raise InputError(f"run {view.id} has no vote yet; a pool needs at least one question with one.")
-            if output.output is None:
+            if output is None:
                 echo(*map(line_of, questions))
             else:
-                write_pool(Pool(output.output.name, questions), output.output)
+                write_pool(Pool(output.name, questions), output)
             written = len(questions)
-        else:
-            answers = output.what == "results"
-            records = (row.to_plain() for row in results(view, restored(view))) if answers else trace_records(view)
-            written = write_output(records, output.output, ANSWER_COLUMNS if answers else None)
-        unvoted = view.summary().questions - written if pooled else 0
-    noun = "trace" if output.what == "traces" else "question"
-    say(f"{output.output or 'stdout'}: {count(written, noun)} written.")
+            unvoted = view.summary().questions - written
+    noun = "trace" if what == "traces" else "question"
+    say(f"{output or 'stdout'}: {count(written, noun)} written.")
     if unvoted:
         say(f"{unvoted:,} without a vote left out.")
 
@@ -214,9 +217,25 @@ def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str
 
     The rest costs nothing and goes back to the budget. `pets resume RUN` asks for what is worth it then.
     """
-    from pets.cli.resume import cancel_jobs  # which needs all that a live run does
-
-    cancel_jobs(context.obj, run, servers, answer)
+    with Store.open(context.obj, create=False) as opened:
+        view = opened.view(run)
+        id, settings, in_flight = view.id, view.settings, len(list(view.lost()))
+    urls = servers.endpoint or settings.endpoints
+    if not settings.batch_api:
+        raise StateError(f"run {id} is not by batch jobs; `pets runs` lists the runs of the store.")
+    if not urls:
+        raise InputError("this run goes by files, not by a provider: there is nothing to cancel.")
+    if not in_flight:
+        say(f"Run {id} has no open job: there is nothing to cancel.")
+        return
+    asked = Servers(urls, settings.model, servers.keys, servers.headers)
+    samplers = sources_of(asked, spec_of_run(settings)).samplers
+    for sampler in batch_samplers(samplers):
+        sampler.provider.cancels = True
+    engine = Engine.resume(context.obj, id, sampler=samplers, answer=answer)
+    asyncio.run(run_jobs(engine, drain=True))
+    missing, traces = count(in_flight, "trace"), count(engine.solution().traces, "trace")
+    say(f"{missing} had not come back; the run has {traces} now. {kept_words(engine)}")
 
 
 def _local_time(seconds: float) -> str:
@@ -225,7 +244,6 @@ def _local_time(seconds: float) -> str:
 
 
 def _summary_facts(run: RunSummary) -> dict[str, Any]:
-    """A run in a few numbers, as JSON has them."""
     settings = run.settings
     return {
         "run": run.id,
@@ -274,16 +292,12 @@ def _run_facts(view: RunView) -> Facts:
     if reused := view.reused():
         facts["reused"] = {f"run {run}": traces for run, traces in reused.items()}
     if summary.traces:
-        lost, sampled = 0, set()
-        for trace in view.traces(texts=False):
-            lost += trace.error == LOST
-            if trace.error is None:
-                sampled.add(trace.question)
-        facts |= {"charged_as_lost": lost} | _worth(view, sampled)
+        lost = sum(trace.error == LOST for trace in view.traces(texts=False))
+        facts |= {"charged_as_lost": lost} | _worth(view)
     return facts
 
 
-def _worth(view: RunView, sampled: set[str]) -> dict[str, Any]:
+def _worth(view: RunView) -> dict[str, Any]:
     """The figures at the end of `pets solve`, and the least certain of the questions that were sampled."""
     allocator, summary = restored(view), AnswerSummary()
     expected = expected_of(allocator, [problem.id for problem in view.problems()])
@@ -291,25 +305,20 @@ def _worth(view: RunView, sampled: set[str]) -> dict[str, Any]:
     def certificates() -> Iterator[tuple[float, str]]:
         for answer in results(view, allocator, texts=False):
             summary.add(answer)
-            if answer.id in sampled:
+            if answer.votes or answer.cut or answer.refused or answer.unreadable:
                 yield answer.certificate, answer.id
 
     hardest = nsmallest(HARDEST_SHOWN, certificates())
     facts: dict[str, Any] = {"answered": summary.answered}
     if summary.judged:
-        facts["accuracy"] = {
-            "share": round(summary.accuracy[0], 4),
-            "interval": [round(bound, 4) for bound in summary.accuracy[1:]],
-            "right": summary.right,
-            "judged": summary.judged,
-        }
+        share, *interval = (round(number, 4) for number in summary.accuracy)
+        facts["accuracy"] = {"share": share, "interval": interval, "right": summary.right, "judged": summary.judged}
     facts["expected_consistency"] = [round(number, 4) for number in expected]
     facts["hardest"] = [{"id": id, "certificate": round(chance, 4)} for chance, id in hardest]
     return facts
 
 
 def _print_run(facts: Facts) -> None:
-    """Print a fact per line."""
     for key, value in facts.items():
         if key not in MERGED:
             _print_fact(key.replace("_", " "), _fact_words(key, value, facts))
@@ -328,9 +337,8 @@ def _fact_words(key: str, value: Any, facts: Facts) -> str:
         mean, low, high = value
         return f"{mean:.2f} ({low:.2f} to {high:.2f})"
     if key == "accuracy":
-        low, high = value["interval"]
-        right = f"{value['right']:,} right of {value['judged']:,} with gold"
-        return f"{value['share']:.3f} ({low:.3f} to {high:.3f}; {right})"
+        share = interval_words(value["share"], *value["interval"]).removesuffix(")")
+        return f"{share}; {value['right']:,} right of {value['judged']:,} with gold)"
     if key == "models":
         return "; ".join(f"{row['model']} (weight {row['weight']:g}): {count(row['traces'], 'trace')}" for row in value)
     if isinstance(value, dict):
@@ -339,16 +347,19 @@ def _fact_words(key: str, value: Any, facts: Facts) -> str:
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "none" if value is None or value == "" else f"{value:,}" if isinstance(value, int) else str(value)
+    if value is None or value == "":
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _question_facts(view: RunView, id: str) -> Facts:
     """One question of a run: the prompt, the vote, and every trace with its text."""
     problems = list(view.problems())
+    if not problems:
+        raise InputError(f"run {view.id} has no question yet.")
     position = next((position for position, problem in enumerate(problems) if problem.id == id), None)
     if position is None:
-        raise InputError(f"run {view.id} asks no question {id!r}; its first is {problems[0].id!r}." if problems else
-                         f"run {view.id} has no question yet.")  # fmt: skip
+        raise InputError(f"run {view.id} asks no question {id!r}; its first is {problems[0].id!r}.")
     answer = next(answer for answer in results(view, restored(view), texts=False) if answer.id == id)
     prompt = problems[position].prompt.content
     messages = prompt if isinstance(prompt, str) else [asdict(message) for message in prompt]
@@ -366,7 +377,6 @@ def _question_facts(view: RunView, id: str) -> Facts:
 
 
 def _print_question(facts: Facts) -> None:
-    """Print the question, its votes and its traces."""
     prompt = facts["prompt"]
     texts = prompt if isinstance(prompt, str) else "\n".join(f"{part['role']}: {part['content']}" for part in prompt)
     echo(*texts.split("\n"), "")
@@ -395,13 +405,11 @@ def _comparison_facts(first: RunView, second: RunView) -> Facts:
     compared = compare_runs(problems, ours, theirs, spec_of_run(first.settings, first.code).reading.answer)
     if not compared.shared:
         raise InputError(f"runs {first.id} and {second.id} share no question; there is nothing to compare.")
-    accuracy = None
-    if (paired := compared.accuracy) is not None:
-        accuracy = asdict(paired) | {
-            "difference": round(paired.difference, 4),
-            "interval": [round(bound, 4) for bound in paired.interval],
-            "p_value": round(paired.p_value, 4),
-        }
+    accuracy, paired = None, compared.accuracy
+    if paired is not None:
+        numbers = {"difference": paired.difference, "p_value": paired.p_value}
+        rounded = {name: round(number, 4) for name, number in numbers.items()}
+        accuracy = asdict(paired) | rounded | {"interval": [round(bound, 4) for bound in paired.interval]}
     return {
         "runs": [_side(first, ours), _side(second, theirs)],
         "shared": compared.shared,
@@ -415,14 +423,15 @@ def _comparison_facts(first: RunView, second: RunView) -> Facts:
 
 def _side(view: RunView, answers: list[Answer]) -> Facts:
     summary, costs = AnswerSummary.of(answers), [answer.cost for answer in answers if answer.cost is not None]
+    accuracy = [round(number, 4) for number in summary.accuracy] if summary.judged else None
     return {
         "run": view.id,
         "model": view.settings.model,
         "policy": view.settings.policy,
         "questions": summary.questions,
         "answered": summary.answered,
-        "accuracy": round(summary.accuracy[0], 4) if summary.judged else None,
-        "accuracy_interval": [round(bound, 4) for bound in summary.accuracy[1:]] if summary.judged else None,
+        "accuracy": accuracy and accuracy[0],
+        "accuracy_interval": accuracy and accuracy[1:],
         "traces": summary.traces,
         "tokens": sum(answer.tokens for answer in answers),
         "cost": round(sum(costs), 6) if costs else None,
@@ -439,8 +448,7 @@ def _print_comparison(facts: Facts) -> None:
     for side in facts["runs"]:
         cells = {name: "-" if side[name] is None else f"{side[name]:,}" for name in columns}
         if side["accuracy"] is not None:
-            low, high = side["accuracy_interval"]
-            cells["accuracy"] = f"{side['accuracy']:.3f} ({low:.3f} to {high:.3f})"
+            cells["accuracy"] = interval_words(side["accuracy"], *side["accuracy_interval"])
         if side["cost"] is not None:
             cells["cost"] = amount_words(side["cost"], "usd")
         rows.append([*(str(side[name]) for name in names), *cells.values()])

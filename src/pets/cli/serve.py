@@ -9,14 +9,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pets.gateway
 from pets.arguments import Interval
 from pets.cli._groups import SpecOptions, option, option_group, verb
 from pets.cli._terminal import say
-from pets.cli.options import HEADER, LocalModelOptions, local_settings
-from pets.core.money import Currency
+from pets.cli.options import HEADER, LOCAL, local_settings
 from pets.engine.budget import Amount, TokenPrice, currency_of, total_of
 from pets.errors import BudgetError, InputError
 from pets.gateway import Limits, Settings
@@ -32,13 +31,10 @@ from pets.store.database import Durability
 SPAN = re.compile(r"(\d+(?:\.\d+)?)?\s*([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SHOWN_MODELS = 8
-DEFAULT_MEAN_BUDGET = 16.0
 
 
 @option_group("Model")
 class UpstreamOptions:
-    """Which model answers."""
-
     endpoint: tuple[str, ...] = option(
         "The server to ask, such as http://localhost:8000/v1; given several times, one takes over where another "
         "fails. Without one, a model on this machine answers.",
@@ -51,6 +47,7 @@ class UpstreamOptions:
         (),
         metavar="NAME[=WEIGHT]",
     )
+    local: tuple[str, ...] = LOCAL
     key_env: str | None = option(
         "The environment variable that holds the servers' key; PETS_UPSTREAM_KEY or OPENAI_API_KEY if not given.",
         metavar="NAME",
@@ -68,15 +65,12 @@ class UpstreamOptions:
 
     @property
     def key(self) -> str | None:
-        """The upstream's key."""
         names = ("PETS_UPSTREAM_KEY", "OPENAI_API_KEY") if self.key_env is None else (self.key_env,)
         return next((key for name in names if (key := os.environ.get(name))), None)
 
 
 @option_group("Budget")
 class SpendOptions:
-    """What votes may cost."""
-
     budget: tuple[str, ...] = option(
         "What votes may cost: 16x (traces per question on average; the plan's, or 16), 50000 (traces), 20Mtok or "
         "100usd in all, 5000/h or 2Mtok/30m in a window of time; give it again for more than one.",
@@ -85,11 +79,11 @@ class SpendOptions:
     )
     plan: Path | None = option("The plan that `pets fit` made; it says policy and mean budget.")
 
-    def limits(self, max_tokens: int, price: TokenPrice | None = None) -> "SpendLimits":
-        """The mean, the total and the window, the last two in one currency.
+    def limits(self, max_tokens: int, price: TokenPrice | None = None) -> dict[str, Any]:
+        """The keywords of ``build_gateway`` for the mean, the total and the window, the last two in one currency.
 
-        >>> SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)[:3]
-        (8.0, 2000000, SpendRateLimit(amount=50000, seconds=1800.0))
+        >>> SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)["rate_limit"]
+        SpendRateLimit(amount=50000, seconds=1800.0)
         """
         amounts: dict[str, Amount] = {}
         seconds = 0.0
@@ -104,38 +98,30 @@ class SpendOptions:
                     raise InputError(f"{time!r} is no span of time; {forms}.")
                 seconds = span
             amount = Amount.parse(number)
-            kind = "window" if span else "mean" if amount.unit == "mean" else "total"
+            kind = "mean" if amount.unit == "mean" else "total"
+            kind = "window" if span else kind
             if kind in amounts or (span and amount.unit == "mean"):
                 raise BudgetError(f"give one budget each: 16x on average, 100usd in all, 5usd/h; got {text!r}.")
             amounts[kind] = amount
-        mean, total, window = (amounts.get(kind) for kind in ("mean", "total", "window"))
-        counted = [amount for amount in (total, window) if amount is not None]
+        counted = [amounts[kind] for kind in ("total", "window") if kind in amounts]
         if len({amount.ledger_unit for amount in counted}) > 1:
             raise BudgetError("a --budget in all and one in a window are in one unit: traces, tokens or money.")
         if not counted and price is not None:
             counted = [Amount(1, "usd")]
-        currency = currency_of(counted[0], price, prompt_tokens=0, max_tokens=max_tokens) if counted else Currency()
-        return SpendLimits(
-            None if mean is None else mean.number,
-            None if total is None else total_of(total, 0),
-            None if window is None else SpendRateLimit(total_of(window, 0), seconds),
-            currency,
-        )
-
-
-class SpendLimits(NamedTuple):
-    """What votes may cost: traces per question on average, in all, and in a window of time."""
-
-    mean: float | None
-    total: int | None
-    rate_limit: SpendRateLimit | None
-    currency: Currency
+        limits: dict[str, Any] = {}
+        if counted:
+            limits["currency"] = currency_of(counted[0], price, prompt_tokens=0, max_tokens=max_tokens)
+        if "mean" in amounts:
+            limits["mean_budget"] = amounts["mean"].number
+        if "total" in amounts:
+            limits["total"] = total_of(amounts["total"], 0)
+        if "window" in amounts:
+            limits["rate_limit"] = SpendRateLimit(total_of(amounts["window"], 0), seconds)
+        return limits
 
 
 @option_group("Gateway")
 class GatewayOptions:
-    """Where the gateway listens, and what it remembers."""
-
     host: str = option("The address to listen at.", "127.0.0.1")
     port: int = option("The port to listen at; 0 takes a free one.", 8080)
     store: str | None = option(
@@ -154,7 +140,6 @@ class GatewayOptions:
 @verb()
 def serve(
     upstream: UpstreamOptions,
-    local: LocalModelOptions,
     run: SpecOptions,
     spend: SpendOptions,
     settings: Settings,
@@ -178,29 +163,26 @@ def serve(
     build = pets.gateway.build_gateway  # imported here: it is an extra
     if spend.plan is not None and "policy" in run.said:
         raise InputError("a --plan is a policy; leave --policy out.")
-    fitted = None if spend.plan is None else read_plan(spend.plan)
-    values = dict(run.said)
-    if fitted is not None:
-        values["policy"] = fitted.policy()
+    values, spending, drift = dict(run.said), dict[str, Any](), None
+    if spend.plan is not None:
+        fitted = read_plan(spend.plan)
+        values["policy"], spending["mean_budget"], drift = fitted.policy(), fitted.mean_budget, Drift.of(fitted)
     elif "policy" in values:
         values["policy"] = typed_policy(values["policy"])
     if len(prices := values.pop("price", ())) > 1:
         raise InputError("a gateway counts all its models at one price: give one --price.")
     spec = SERVED.with_options(**values, **({"price": prices[0]} if prices else {}))
-    spending = spend.limits(limits.max_tokens, spec.spending.price)
+    spending |= spend.limits(limits.max_tokens, spec.spending.price)
     state = build(
-        _server(upstream, local),
+        _server(upstream),
         replace(settings, spec=spec, limits=limits),
         models=upstream.model if upstream.endpoint else None,
-        mean_budget=spending.mean or (DEFAULT_MEAN_BUDGET if fitted is None else fitted.mean_budget),
         store=gateway.store or ":memory:",
         durability=gateway.durability,
-        total=spending.total,
-        rate_limit=spending.rate_limit,
-        currency=spending.currency,
         key=upstream.key,
         headers=parse_headers(upstream.header),
-        drift=None if fitted is None else Drift.of(fitted),
+        drift=drift,
+        **spending,
     )
     models = asyncio.run(state.upstream.find_models(upstream.wait)) if upstream.check else []
     if gateway.store is None:
@@ -231,13 +213,12 @@ def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings)
     return lines
 
 
-def _server(upstream: UpstreamOptions, local: LocalModelOptions) -> list[str] | LocalSampler:
-    """The addresses of the servers, or a local model."""
+def _server(upstream: UpstreamOptions) -> list[str] | LocalSampler:
     if not upstream.endpoint:
         if len(upstream.model) > 1:
             raise InputError("several models vote at servers: give --endpoint URL, or name one --model.")
-        return LocalSampler(next(iter(upstream.model), None), **local_settings(local.local))
+        return LocalSampler(next(iter(upstream.model), None), **local_settings(upstream.local))
     single = upstream.model[0] if len(upstream.model) == 1 else None
-    if named := [name for name, value in (("model", single), ("local", local.local)) if value]:
+    if named := [name for name, value in (("model", single), ("local", upstream.local)) if value]:
         raise InputError(f"--{named[0]} is for a local model; with --endpoint, requests name theirs. Leave one out.")
     return list(upstream.endpoint)

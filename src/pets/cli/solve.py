@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import click
 
-from pets.cli._groups import SpecOptions, option, option_group, refuse_named, verb
+from pets.cli._groups import SpecOptions, option, refuse_named, verb
 from pets.cli._output import FORMAT_HELP, Format, check_output, count, print_rows
 from pets.cli._ray import RayOptions
-from pets.cli._run import clock, given_up_words, kept_words, run_engine, run_jobs
+from pets.cli._run import given_up_words, kept_words, run_engine, run_jobs
 from pets.cli._terminal import echo, say
 from pets.cli.options import KEEP, NEW, OUTPUT, ModelOptions, QuestionOptions, ServerOptions, run_spec
 from pets.core.money import amount_words
@@ -31,19 +32,6 @@ NO_SERVER = "http://localhost/v1"  # that requests of a file would go to; nothin
 NOTHING_LEFT = 1  # the exit code where there is no next wave: `while pets solve ... --to FILE; do ...; done`
 
 
-@option_group("Estimate")
-class DryRunOptions:
-    """What a run would take."""
-
-    dry_run: str | None = option(
-        "Say what the run would take, if a trace takes so many tokens and seconds, or what the store has seen; ask "
-        "nothing of any model.",
-        metavar="[tokens=N,seconds=S]",
-        alone="",
-    )
-    format: Format | None = option(FORMAT_HELP, needs="dry_run", rare=True)
-
-
 @verb()
 @click.argument("questions", metavar="QUESTIONS", required=False)
 def solve(
@@ -52,7 +40,6 @@ def solve(
     model: ModelOptions,
     ray: RayOptions,
     selection: QuestionOptions,
-    dry_run: DryRunOptions,
     store: str | None = KEEP,
     new: bool = NEW,
     to: Path | None = option(
@@ -62,6 +49,13 @@ def solve(
         rare=True,
     ),
     output: Path | None = OUTPUT,
+    dry_run: str | None = option(
+        "Say what the run would take, if a trace takes so many tokens and seconds, or what the store has seen; ask "
+        "nothing of any model.",
+        metavar="[tokens=N,seconds=S]",
+        alone="",
+    ),
+    form: Format | None = option(FORMAT_HELP, flags=("--format",), needs="dry_run", rare=True),
 ) -> None:
     """Answer QUESTIONS, a file, a named set, hf:org/name or - for stdin, by self-consistency under a budget.
 
@@ -82,21 +76,20 @@ def solve(
     if questions is None:
         if ray.ray:
             raise InputError(f'which questions? --ray took "{ray.ray}" for its ADDRESS: put QUESTIONS before --ray.')
-        if dry_run.dry_run:
-            parse_expectation(dry_run.dry_run)
+        if dry_run:
+            parse_expectation(dry_run)
         raise InputError("which questions? Give a file or a named set (`pets pools questions` lists them).")
     question_set = selection.load(questions)
-    if to is not None:
+    files, servers = None if to is None else FileBatches(to), None
+    if files is not None:
         check_output(to, questions)
         reason = "--to writes requests to a file and asks no server"
         run.refuse("batch", reason)
-        refuse_named(reason, ServerOptions, "local", RayOptions, DryRunOptions)
+        refuse_named(reason, "local", "dry_run", "form", ServerOptions, RayOptions)
     spec = run_spec(run, model, question_set.sampling)
     spec = batched(spec, model.name or "") if spec.serving.batch_api else spec
     samplers: Sequence[Sampler]
-    files, servers = None, None
-    if to is not None:
-        files = FileBatches(to)
+    if files is not None:
         samplers = [BatchSampler(NO_SERVER, model.name or "", files)]
     elif ray.ray is None:
         samplers, servers = model.samplers(spec), model.servers
@@ -104,7 +97,7 @@ def solve(
         samplers = ray.samplers(model.name, model.local, soft=spec.reading.soft)
         if "concurrency" not in run.said:
             spec = spec.with_options(concurrency=ray.in_flight(model.name, len(samplers)))
-    engine_in = partial(
+    made = partial(
         Engine,
         question_set,
         endpoint=servers,
@@ -114,33 +107,31 @@ def solve(
         new=new,
         spec=spec,
     )
-    if dry_run.dry_run is not None:
+    if dry_run is not None:
         place = store or DEFAULT_STORE
         if not new and Path(place).exists():  # a run that is over would cost nothing, which is said
             try:
-                engine = engine_in(store=place)
-                _print_origin(engine)
+                engine = made(store=place)
+                if engine.stored_run is not None:
+                    _print_origin(engine, engine.stored_run.id)
                 engine.close()
                 if engine.origin == "finished":
                     return
             except InputError as error:  # it would be refused
                 say(str(error))
-        bounded = bounded_spec(spec, [spec.asked(problem) for problem in question_set.problems], samplers)
-        _print_estimate(question_set, bounded, model.name or "", place, dry_run)
+        spec = bounded_spec(spec, [spec.asked(problem) for problem in question_set.problems], samplers)
+        expectation = parse_expectation(dry_run) if dry_run else seen_in_store(place, model.name or "")
+        _print_estimate(question_set, spec, model.name or "", expectation, form)
         return
     if store is None and not Path(DEFAULT_STORE).exists():
         say(f"The run is kept in {DEFAULT_STORE}: --store names another file, --store {KEEP_NOTHING} keeps nothing.")
-    engine = engine_in(store=None if store == KEEP_NOTHING else store or DEFAULT_STORE)
-    if files is None or to is None:
-        _print_origin(engine)
+    engine = made(store=None if store == KEEP_NOTHING else store or DEFAULT_STORE)
+    if files is None:
+        if engine.stored_run is not None:
+            _print_origin(engine, engine.stored_run.id)
         run_engine(engine, output)
-    else:
-        _write_wave(engine, files, to)
-
-
-def _write_wave(engine: Engine, files: FileBatches, to: Path) -> None:
-    """Write the wave whose replies were not read, else the next one."""
-    asyncio.run(run_jobs(engine))
+        return
+    asyncio.run(run_jobs(engine))  # writes the wave whose replies were not read, else the next one
     if not files.requests:
         assert engine.stored_run is not None  # batch jobs need a store
         say(f"Run {engine.stored_run.id} of {engine.store_name} is finished: there is no wave to write.")
@@ -148,26 +139,27 @@ def _write_wave(engine: Engine, files: FileBatches, to: Path) -> None:
     say(f"{to}: {count(files.requests, 'request')}. {kept_words(engine)}")
 
 
-def _print_origin(engine: Engine) -> None:
+def _print_origin(engine: Engine, run: int) -> None:
     """Say that an earlier run goes on, or is shown again."""
-    if engine.stored_run is None:
-        return
-    name = f"Run {engine.stored_run.id} of {engine.store_name} asks the same"
+    name = f"Run {run} of {engine.store_name} asks the same"
     if engine.origin == "unfinished":
         say(f"{name} and is unfinished: going on with it; --new starts anew.")
-    elif engine.origin == "finished":
-        more = f"`pets resume {engine.stored_run.id} --budget +AMOUNT` adds to it"
+    else:
+        more = f"`pets resume {run} --budget +AMOUNT` adds to it"
         say(f"{name} and is finished: its answers again, nothing is paid; --new starts anew, {more}.")
 
 
 def _print_estimate(
-    question_set: QuestionSet, spec: RunSpec, model: str, store: str | None, dry_run: DryRunOptions
+    question_set: QuestionSet,
+    spec: RunSpec,
+    model: str,
+    expectation: tuple[float | None, float | None, str],
+    form: Format | None,
 ) -> None:
     """What the run would take, as a row or as people read it."""
     texts = sorted(instructions(question_set.problems, spec.reading.answer)) if spec.reading.instruct else []
-    tokens, seconds, basis = parse_expectation(dry_run.dry_run) if dry_run.dry_run else seen_in_store(store, model)
     problems = [spec.asked(problem) for problem in question_set.problems]
-    expected = estimate(problems, spec, model, tokens, seconds, basis)
+    expected = estimate(problems, spec, model, *expectation)
     policy = spec.spending.policy if isinstance(spec.spending.policy, str) else type(spec.spending.policy).__name__
     limit = "the server's own limit" if expected.max_tokens is None else f"{expected.max_tokens:,} tokens at most"
     in_all = "not known"
@@ -185,10 +177,10 @@ def _print_estimate(
     ]
     if expected.waves:
         facts.append(("waves", f"{expected.waves} at most; {given_up_words(expected.points_given_up)}"))
-    facts.append(("time", longer if expected.seconds is None else f"{clock(expected.seconds)}, {longer}"))
-    facts += [*(("asked with", text) for text in texts), ("by", expected.basis)]
+    time = "" if expected.seconds is None else f"{timedelta(seconds=round(expected.seconds))}, "
+    facts += [("time", time + longer), *(("asked with", text) for text in texts), ("by", expected.basis)]
     row = asdict(expected) | {"policy": policy, "instructions": texts}
-    print_rows([row], dry_run.format, lambda: echo(*(f"{name:<12} {value}" for name, value in facts)))
+    print_rows([row], form, lambda: echo(*(f"{name:<12} {value}" for name, value in facts)))
     if spec.spending.max_traces is not None and expected.traces >= spec.spending.max_traces * expected.questions:
         say(
             f"The budget takes every question to {spec.spending.max_traces} traces, those that all agree on too: "

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from pets.cli.main import INTERRUPTED
 from pets.cli.options import KEEP, OUTPUT, ModelOptions, QuestionOptions, ServerOptions, run_spec
 from pets.core.money import amount_words
 from pets.core.tally import majority
-from pets.engine import Answer, RunSpec
+from pets.engine import Answer
 from pets.engine.progress import AnswerSummary
 from pets.engine.resume import identity_of
 from pets.engine.sources import Servers, Sources
@@ -82,9 +83,11 @@ def stream(
     if plan is not None and "policy" in run.said:
         raise InputError("a --plan is a policy; leave --policy out.")
     fitted = None if plan is None else read_plan(plan)
-    said = SpecOptions({**plan_defaults(fitted), **run.said})
+    on_stdin = questions == STDIN or (questions is None and pool is None)
+    expected = {"horizon": selection.first} if on_stdin else {}
+    said = SpecOptions({**plan_defaults(fitted), **expected, **run.said})
     if pool is not None:
-        running = _replayed(pool, questions, said, fitted, selection.first)
+        running = _replayed(pool, questions, said, fitted)
     else:
         running = _live(questions, said, fitted, model, selection, store)
     running.run(output)
@@ -98,7 +101,7 @@ class RunningStream:
     all recorded traces.
     """
 
-    make: Callable[[Callable[[Answer], None]], Stream]
+    make: Callable[..., Stream]
     problems: Sequence[Problem] | None
     fields: Mapping[str, str] = field(default_factory=dict)
     targets: Mapping[str, str | None] | None = None
@@ -111,7 +114,7 @@ class RunningStream:
     def run(self, output: Path | None, *, resume: bool = False) -> None:
         """Run to the end or to Ctrl-C, each answer written as it comes; cut short, it exits as a shell expects."""
         with growing_output(output, ("line", *ANSWER_COLUMNS), resume=resume) as self.write:
-            self._stream = self.make(self._print)
+            self._stream = self.make(on_answer=self._print)
             driver = self._stream.driver
             with kept_words_said(self._stream):
                 asyncio.run(self._run())
@@ -141,7 +144,8 @@ class RunningStream:
             return
         spec = self._stream.spec
         left, kind = spec.spending.horizon, next(iter(spec.reading.answer_sizes), RAW)
-        parse = spoken_problem(self.fields, AUTO if kind == RAW else kind) if self.targets is None else replayed_problem
+        spoken = spoken_problem(self.fields, AUTO if kind == RAW else kind)
+        parse = spoken if self.targets is None else replayed_problem
         async for problem in problems_in(arriving_rows(sys.stdin.buffer), parse, self._refuse):
             yield problem
             left = None if left is None else left - 1
@@ -194,40 +198,34 @@ def _live(
     selection: QuestionOptions,
     store: str | None,
 ) -> RunningStream:
-    """A model, asked."""
     question_set = _loaded(questions, selection)
     own = Sampling() if question_set is None else replace(question_set.sampling, top_logprobs=None)
     spec = run_spec(said, model, own, headers=tuple(sorted(model.headers)))
     sources = Sources(model.samplers(spec), model.servers, model.name or "")
     problems = None if question_set is None else [spec.asked(problem) for problem in question_set.problems]
-    spec = _planned(spec, plan, sources, problems, selection.first)
+    spec = planned(spec, plan, sources, problems)
     source = None if problems is None else identity_of(spec, problems, sources.model)
     if problems is None:
         with suppress(OSError, ValueError):  # a pipe or a terminal is read by no other process as well
             status = os.fstat(sys.stdin.fileno())
             source = f"file {status.st_dev}:{status.st_ino}" if stat.S_ISREG(status.st_mode) else None
-    return RunningStream(
-        lambda on_answer: Stream(
-            spec,
-            sources,
-            on_answer,
-            problems=problems,
-            name=f"{'stdin' if question_set is None else question_set.name} (stream)",
-            store=store,
-            source=source,
-            drift=_drift_from(plan),
-        ),
-        problems,
-        parse_fields(selection.fields),
+    make = partial(
+        Stream,
+        spec,
+        sources,
+        problems=problems,
+        name=f"{'stdin' if question_set is None else question_set.name} (stream)",
+        store=store,
+        source=source,
+        drift=_drift_from(plan),
     )
+    return RunningStream(make, problems, parse_fields(selection.fields))
 
 
-def _replayed(
-    path: Path, questions: str | None, typed: SpecOptions, plan: StreamPlan | None, first: int | None
-) -> RunningStream:
+def _replayed(path: Path, questions: str | None, typed: SpecOptions, plan: StreamPlan | None) -> RunningStream:
     """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
     reason = "--pool draws from recorded answers: no model is asked, nothing is kept"
-    refuse_named(reason, ModelOptions, "fields", "store", *["first"] * (questions != STDIN))
+    refuse_named(reason, ModelOptions, "fields", "store", *[] if questions == STDIN else ["first"])
     typed.refuse("pool", reason)
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
@@ -240,13 +238,10 @@ def _replayed(
     targets = {id: majority([trace.answer for trace in path]) for id, path in traces.traces.items()}
     problems = None if questions == STDIN else [replayed_problem({"id": id}) for id in targets]
     spec = spec.with_options(answer_sizes={"text": pool.options}, max_traces=min(cap, traces.size))
-    spec = _planned(spec, plan, Sources(), problems, first)
+    spec = planned(spec, plan, Sources(), problems)
     sources = Sources([RecordedStream(traces.traces, spec.seeds(0).cap)])
-    return RunningStream(
-        lambda on_answer: Stream(spec, sources, on_answer, problems=problems, drift=_drift_from(plan)),
-        problems,
-        targets=targets,
-    )
+    make = partial(Stream, spec, sources, problems=problems, drift=_drift_from(plan))
+    return RunningStream(make, problems, targets=targets)
 
 
 def resumed_stream(
@@ -261,30 +256,15 @@ def resumed_stream(
     """A stream of the store, taken up where it stopped, with what changes of it: budget, code, ``keep_going``."""
     question_set = _loaded(questions, selection)
     drift = _drift_from(None if plan is None else read_plan(plan))
-    return RunningStream(
-        lambda on_answer: Stream.resume(
-            store,
-            run,
-            Servers(servers.endpoint, key=servers.keys, headers=servers.headers),
-            on_answer,
-            drift=drift,
-            **changes,
-        ),
-        None if question_set is None else question_set.problems,
-        parse_fields(selection.fields),
-    )
+    asked = Servers(servers.endpoint, key=servers.keys, headers=servers.headers)
+    make = partial(Stream.resume, store, run, asked, drift=drift, **changes)
+    problems = None if question_set is None else question_set.problems
+    return RunningStream(make, problems, parse_fields(selection.fields))
 
 
 def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | None:
     """The questions of a file or a named set; none of stdin, whose end nobody knows."""
     return None if questions is None or questions == STDIN else selection.load(questions)
-
-
-def _planned(
-    spec: RunSpec, plan: StreamPlan | None, sources: Sources, problems: Sequence[Problem] | None, first: int | None
-) -> RunSpec:
-    """The spec with the policy that a plan, or the stream itself, makes for its budget; of stdin ``first`` come."""
-    return planned(spec if problems is not None else spec.with_options(horizon=first), plan, sources, problems)
 
 
 def _drift_from(plan: StreamPlan | None) -> Drift | None:

@@ -4,43 +4,36 @@ An arrival also decides how its questions are asked, and what happens when the p
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pets.core.allocator import Allocator
-from pets.engine.fetch import Fetcher, Receiver, TraceRequest
+from pets.core.budget import CostEstimator, UnitCost
+from pets.engine.endpoints import EndpointPool
+from pets.engine.fetch import Fetcher, TraceRequest
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import StopRules
 from pets.engine.progress import policy_certificate
-from pets.engine.question import Answer, OpenQuestion, OpenQuestions, prompt_of
-from pets.engine.reuse import Reuse
+from pets.engine.question import UNREAD, Answer, OpenQuestion, OpenQuestions, prompt_of
 from pets.errors import BudgetError, InputError, RefusedError, SamplerError
 from pets.questions import Problem
-from pets.samplers import Sampling, Seeds
-from pets.types import Trace
+from pets.samplers import Completion, Sampling, Seeds
+from pets.store import StoredTrace
+from pets.store.cache import TraceCache
+from pets.types import Launch, Trace
+
+if TYPE_CHECKING:
+    from pets.engine.settlement import Settlement
 
 LOOKING_S = 0.5  # that a settled vote waits at most to learn whether its server stops
 
-AwaitedLaunches = tuple[str, range, Sequence[int]]
-"""Launches of an earlier process that are on their way: a question, their numbers, what is held for each."""
+PendingLaunches = tuple[str, range]
+"""Launches of an earlier process that are on their way: a question, and their numbers in one request of a job."""
 
 OnAnswer = Callable[[Answer, OpenQuestion | None], None]
 """Takes an answer and its question; ``None`` for one that was not asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next; ``reuse`` has traces
-    that need not be asked for."""
-
-    allocator: Allocator
-    fetcher: Fetcher
-    ledger: Ledger
-    questions: OpenQuestions
-    stops: StopRules
-    wake: Callable[[], None]
-    reuse: Reuse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +49,22 @@ class Asking:
     blocks: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next; the ``cache``
+    has traces that need not be asked for."""
+
+    allocator: Allocator
+    fetcher: Fetcher
+    ledger: Ledger
+    questions: OpenQuestions
+    stops: StopRules
+    asking: Asking
+    costs: CostEstimator | UnitCost
+    wake: Callable[[], None]
+    cache: TraceCache | None = None
+
+
 class Arrivals:
     """Questions that are all there: a batch's, none of which is answered before the run ends.
 
@@ -63,11 +72,12 @@ class Arrivals:
     first.
     """
 
-    def __init__(self, wiring: Wiring, asking: Asking, launches: Iterable[AwaitedLaunches] = ()) -> None:
-        self._wiring, self._asking, self._launches = wiring, asking, list(launches)
+    def __init__(self, wiring: Wiring, launches: Iterable[PendingLaunches] = ()) -> None:
+        self._wiring, self._launches = wiring, list(launches)
+        self._awaited = {Launch(id, number) for id, numbers in self._launches for number in numbers}
         self._requests: dict[str, dict[asyncio.Task[None], TraceRequest]] = {}  # on their way, by question
 
-    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[AwaitedLaunches]:
+    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[PendingLaunches]:
         """The driver begins to run; the launches that are on their way already, once each."""
         launches, self._launches = self._launches, []
         return launches
@@ -86,7 +96,7 @@ class Arrivals:
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
         """The request for launches of a question from number ``first`` on; streamed where it may be cancelled."""
-        id, problem, asking = question.id, question.problem, self._asking
+        id, problem, asking = question.id, question.problem, self._wiring.asking
         position, seeds = asking.blocks.get(id, question.position), asking.seeds
         seed = seeds.at(position % seeds.questions, first % seeds.cap)
         prompt = problem.prompt if asking.system is None else prompt_of(problem, asking.system)
@@ -94,17 +104,18 @@ class Arrivals:
         request.position, request.streamed = position, self._wiring.allocator.is_hurried(id)
         return request
 
-    def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
-        """Fetch a request in a task, but for traces that an earlier run has paid for."""
+    def start(self, request: TraceRequest, receiver: "Settlement", group: asyncio.TaskGroup | None) -> None:
+        """Fetch a request in a task, but for what an earlier run has paid for; what is awaited was sent before."""
         assert group is not None
-        reuse, fetcher = self._wiring.reuse, self._wiring.fetcher
-        for part, trace in ((request, None),) if reuse is None else reuse.parts(request, fetcher.pool):
-            if reuse is None or trace is None:
-                task = group.create_task(fetcher.fetch(part, receiver))
-                if part.streamed:
-                    self._track(part, task)
-            else:
-                group.create_task(reuse.deliver(part, trace, receiver, fetcher.pool))
+        awaited, fetcher = Launch(request.question, request.first) in self._awaited, self._wiring.fetcher
+        cache = None if awaited else self._wiring.cache
+        for part in (request,) if cache is None else reused_parts(request, cache, fetcher.pool):
+            if part.reused is not None:
+                group.create_task(receiver.delivered(part, [part.reused]))
+                continue
+            task = group.create_task(fetcher.fetch(part, receiver))
+            if part.streamed:
+                self._track(part, task)
 
     def _track(self, request: TraceRequest, task: asyncio.Task[None]) -> None:
         """Remember which task fetches a request, as long as it does."""
@@ -122,12 +133,12 @@ class Arrivals:
         """Cancel what is on its way of a question, but for traces that are there, or known not to come, and
         being written down; the requests, each with what was written of it by its end."""
         requests: dict[asyncio.Task[None], TraceRequest] = {}
-        looks: set[asyncio.Task[None]] = set()
+        looks: list[asyncio.Task[None]] = []
         for task, request in list(self._requests.get(question, {}).items()):
             if not (request.settling or request.over):
                 request.over = True
                 if request.endpoint is not None and request.written is not None:
-                    looks |= self._wiring.fetcher.pool.stop_checks.cancelled(request.endpoint)
+                    looks += self._wiring.fetcher.pool.cancelled(request.endpoint)
                 task.cancel()
                 requests[task] = request
         if requests:  # who cancels the caller cancels these as well: they end at once, and are charged all the same
@@ -170,13 +181,12 @@ class StreamArrivals(Arrivals):
     def __init__(
         self,
         wiring: Wiring,
-        asking: Asking,
         *,
         open_questions: int = 8,
         seen: set[str] | None = None,
         on_answer: OnAnswer = lambda answer, question: None,
     ) -> None:
-        super().__init__(wiring, asking)
+        super().__init__(wiring)
         self.arrived = 0 if seen is None else len(seen)
         """Questions so far, those that were not asked among them."""
         self._seen, self._on_answer = seen, on_answer
@@ -184,7 +194,7 @@ class StreamArrivals(Arrivals):
         self._task: asyncio.Task[None] | None = None
         self._admitting = False  # a question was taken from the source and will be open
 
-    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[AwaitedLaunches]:
+    def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[PendingLaunches]:
         """Take in questions from now on."""
         assert problems is not None
         self._room = asyncio.Semaphore(max(0, self._most - len(self._wiring.questions.by_id)))
@@ -196,11 +206,9 @@ class StreamArrivals(Arrivals):
 
     @property
     def arriving(self) -> bool:
-        """Whether more questions may come, or one is open."""
         return bool(self._wiring.questions.by_id) or not (self._task is None or self._task.done())
 
     def stop(self) -> None:
-        """Take in no more questions; those that are open are asked to their end."""
         if self._task is not None and not self._admitting:
             self._task.cancel()
         self._most = 0
@@ -271,3 +279,30 @@ class StreamArrivals(Arrivals):
         self._wiring.ledger.answered(id)
         allocator.withdraw(id)
         self._wiring.stops.failures.pop(id, None)  # a stream may never end
+
+
+def reused_parts(request: TraceRequest, cache: TraceCache, pool: EndpointPool) -> Iterator[TraceRequest]:
+    """A run's request in parts; what the cache holds of it is there already, at the cost that is recorded."""
+    traces: dict[int, StoredTrace] = {}
+    held: dict[int, Completion] = {}
+    for number in range(request.first, request.first + request.size):
+        endpoints = [endpoint.number for endpoint in pool.takers(request.position + number)]
+        trace = cache.find(request.question, number, endpoints)
+        if trace is not None:
+            sampler, traces[number] = pool.endpoints[trace.endpoint].sampler, trace
+            held[number] = Completion(
+                trace.text,
+                "stop" if trace.finish == UNREAD else trace.finish,
+                trace.tokens,
+                trace.prompt_tokens,
+                trace.confidences,
+                cached_tokens=trace.cached_tokens,
+                model=sampler.model,
+                currency=sampler.currency,
+                reused_from=trace.reused_from,
+            )
+    for part in request.parts_with(held):
+        if part.reused is not None:
+            trace = traces[part.first]
+            part.endpoint, part.seconds = pool.endpoints[trace.endpoint], trace.seconds
+        yield part

@@ -4,29 +4,28 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, CostEstimator, UnitCost
-from pets.engine.arrivals import Arrivals, Asking, Wiring
-from pets.engine.batch import BatchFetcher, PendingLaunches
+from pets.engine.arrivals import Arrivals, Asking, PendingLaunches, Wiring
+from pets.engine.batch import BatchFetcher
 from pets.engine.driver import Driver
 from pets.engine.fetch import OUTAGE_PATIENCE_S, Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import FirstTraces, Pace, Pacing, StopRules
 from pets.engine.progress import ProgressMonitor
 from pets.engine.question import Keep, OpenQuestions
-from pets.engine.reading import Judging, TraceReading
-from pets.engine.reuse import Reuse
+from pets.engine.reading import TraceReading
 from pets.engine.settlement import Settlement
 from pets.engine.sources import Sources
 from pets.engine.spec import RunSpec
 from pets.engine.submissions import Places, Submissions
 from pets.questions import Problem
 from pets.store import StoredTrace
+from pets.store.cache import TraceCache
 
 NO_LIMIT = 1 << 30  # traces: those of submissions wait for a place each
 
-Costs = CostEstimator | UnitCost
-Past = Callable[[Wiring, Costs], Sequence[PendingLaunches]]
+Past = Callable[[Wiring], Sequence[PendingLaunches]]
 """Lets the parts of a driver take in what an earlier process has paid for; the launches that are on their way."""
-Comers = Callable[[Wiring, Asking], Arrivals]
+Comers = Callable[[Wiring], Arrivals]
 """Makes what takes in questions as they come."""
 
 
@@ -37,7 +36,7 @@ def assemble(
     questions: Sequence[Problem] | Comers,
     *,
     keys: Mapping[str, str] | None = None,
-    reuse: Reuse | None = None,
+    cache: TraceCache | None = None,
     ledger: Ledger | None = None,
     past: Past | None = None,
     fetcher: Fetcher | None = None,
@@ -47,7 +46,7 @@ def assemble(
 ) -> Driver:
     """The driver of ``allocator`` over ``sources`` as the spec says; ``questions`` are a batch's, or come one by one.
 
-    Seeds follow from the ``keys`` of questions, where they have any, and their traces come from ``reuse`` first.
+    Seeds follow from the ``keys`` of questions, where they have any, and their traces come from the ``cache`` first.
     ``keep`` says what is kept of each question. A run whose first traces cast no vote stops, unless the spec keeps
     going.
     """
@@ -61,24 +60,20 @@ def assemble(
     monitor = ProgressMonitor(spec.spending.target_consistency)
     stops = StopRules(allocator, fetcher, first, monitor, opened.ids, drawn.max_tokens)
     wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
-    wiring = Wiring(allocator, fetcher, ledger, opened, stops, wake, reuse)
-    awaited = () if past is None else past(wiring, costs)
-    judging = Judging(Fetcher([sources.judge]) if sources.judge else fetcher, fetcher.faults)
-    soft_temperature = drawn.temperature if reading.soft else None
-    traces = TraceReading(wiring, judging if sources.samplers else None, soft_temperature)
-    pace, hurry_said = pace or Pace(spec.pacing.in_flight), spec.pacing.hurry is not None
-    pacing = Pacing(pace, stops, opened, ledger, costs, hurry_said=hurry_said)
     seeds = spec.seeds(len(problems))
     asking = Asking(drawn, seeds, reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
-    if callable(questions):
-        arrivals = questions(wiring, asking)
-    else:
-        held = [(id, numbers, [costs.reserve(id) for _ in numbers]) for id, numbers in awaited]
-        arrivals = Arrivals(wiring, asking, held)
-    settlement = Settlement(wiring, arrivals, traces, costs, kind, sources.first, on_trace)
+    wiring = Wiring(allocator, fetcher, ledger, opened, stops, asking, costs, wake, cache)
+    awaited = () if past is None else past(wiring)
+    judge = Fetcher([sources.judge]) if sources.judge else fetcher
+    soft_temperature = drawn.temperature if reading.soft else None
+    traces = TraceReading(wiring, judge if sources.samplers else None, soft_temperature)
+    pace = pace or Pace(spec.pacing.in_flight)
+    pacing = Pacing(wiring, pace, hurry_said=spec.pacing.hurry is not None)
+    arrivals = questions(wiring) if callable(questions) else Arrivals(wiring, awaited)
+    settlement = Settlement(wiring, arrivals, traces, kind, sources.first, on_trace)
     # A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
     several = isinstance(costs, UnitCost) or bool(drawn.top_logprobs) or fetcher.shares_prompts
-    driver = Driver(allocator, fetcher, opened, arrivals, pacing, stops, settlement, n_with_tokens=several)
+    driver = Driver(wiring, arrivals, pacing, settlement, n_with_tokens=several)
     return driver
 
 
@@ -87,7 +82,7 @@ def assemble_submissions(
 ) -> tuple[Driver, Submissions]:
     """The driver of a gateway, and what takes in its questions."""
 
-    def submissions(wiring: Wiring, asking: Asking) -> Submissions:
+    def submissions(wiring: Wiring) -> Submissions:
         return Submissions(wiring, places, receiver=lambda: driver.settlement)
 
     spec = (spec or RunSpec()).with_options(keep_going=True)
@@ -119,7 +114,7 @@ def fetcher_of(
     )
 
 
-def costs_of(spec: RunSpec, budget: Budget) -> Costs:
+def costs_of(spec: RunSpec, budget: Budget) -> CostEstimator | UnitCost:
     """What admits launches; refused where the budget pays for no trace."""
     if budget.currency.counts_traces:
         return UnitCost()

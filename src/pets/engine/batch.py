@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import Self
 
 from pets.core.policy import IndexPolicy, QuotaPolicy
+from pets.engine.arrivals import PendingLaunches
 from pets.engine.budget import TokenPrice, price_of
-from pets.engine.fetch import Fetcher, Receiver, TraceRequest, fault_name, may_have_sampled
+from pets.engine.fetch import Fetcher, TraceRequest, fault_name, may_have_sampled
 from pets.engine.ledger import RunLedger
+from pets.engine.settlement import Settlement
 from pets.engine.spec import RunSpec
 from pets.errors import InputError, JobLeftError, RefusedError, SamplerError
 from pets.openai.batch import BatchJob, NotExecutedError
@@ -30,9 +32,6 @@ LOGGER = logging.getLogger("pets.engine")
 NO_JUDGE = "batch jobs cannot judge: name the judge's server, --answer judge:endpoint=URL."
 BATCH_WAVES = 4  # of a policy that plans them and was not told how many
 ANY_CONCURRENCY = 1 << 40  # traces in flight: a job is as large as its wave
-
-PendingLaunches = tuple[str, range]
-"""A question and the numbers of its launches that one request of a job answers."""
 
 
 def launches_in_jobs(
@@ -177,7 +176,7 @@ class BatchFetcher(Fetcher):
         """Refused: a job is for traces, whose numbers tell its requests apart."""
         raise InputError(NO_JUDGE)
 
-    async def fetch(self, request: TraceRequest, receiver: Receiver) -> None:
+    async def fetch(self, request: TraceRequest, receiver: Settlement) -> None:
         """As :meth:`Fetcher.fetch`: from the provider whose job holds it, else from one that takes its launches."""
         parts = [request]
         while len(parts) == 1:
@@ -191,17 +190,17 @@ class BatchFetcher(Fetcher):
             if isinstance(outcome, SamplerError):
                 parts = await self._failed(request, outcome, receiver)
             else:
-                parts = await self._received(request, outcome, receiver, endpoint.number)
+                parts = await self._received(request, outcome, receiver)
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(self.fetch(part, receiver))
 
     async def _received(
-        self, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver, endpoint: int
+        self, request: TraceRequest, completions: Sequence[Completion], receiver: Settlement
     ) -> list[TraceRequest]:
         self._receiving += 1
         try:
-            await receiver.delivered(request, completions, endpoint, request.seconds)
+            await receiver.delivered(request, completions)
         finally:
             self._receiving -= 1
         if len(completions) == request.size:
@@ -211,7 +210,7 @@ class BatchFetcher(Fetcher):
         receiver.released(rest, None)  # not before: until its traces are written, a job is read again as it was sent
         return [rest]
 
-    async def _failed(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> list[TraceRequest]:
+    async def _failed(self, request: TraceRequest, error: SamplerError, receiver: Settlement) -> list[TraceRequest]:
         """Settle a request that brought nothing: charged where it may have been sampled, else tried again."""
         self.faults[error.reason if isinstance(error, NotExecutedError) else fault_name(error)] += 1
         LOGGER.info("%s: %s", request.question, error)
@@ -229,7 +228,7 @@ class BatchFetcher(Fetcher):
         receiver.released(request, error)
         return [request]
 
-    async def _handed_on(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> list[TraceRequest]:
+    async def _handed_on(self, request: TraceRequest, error: SamplerError, receiver: Settlement) -> list[TraceRequest]:
         """What its model will not take goes to the next; given up where none is left, or nothing is handed in again."""
         if not self._leaves:
             await receiver.given_up(request, error)

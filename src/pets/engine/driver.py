@@ -12,13 +12,10 @@ import asyncio
 import gc
 from collections.abc import AsyncIterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import starmap
 
-from pets.core.allocator import Allocator
-from pets.engine.arrivals import Arrivals
-from pets.engine.fetch import Fetcher
-from pets.engine.pacing import Ending, Pacing, StopRules
-from pets.engine.question import OpenQuestion, OpenQuestions
+from pets.engine.arrivals import Arrivals, Wiring
+from pets.engine.pacing import Ending, Pacing
+from pets.engine.question import OpenQuestion
 from pets.engine.settlement import Settlement
 from pets.errors import StateError, first_error
 from pets.questions import Problem
@@ -32,19 +29,10 @@ class Driver:
     """
 
     def __init__(
-        self,
-        allocator: Allocator,
-        fetcher: Fetcher,
-        questions: OpenQuestions,
-        arrivals: Arrivals,
-        pacing: Pacing,
-        stops: StopRules,
-        settlement: Settlement,
-        *,
-        n_with_tokens: bool = True,
+        self, wiring: Wiring, arrivals: Arrivals, pacing: Pacing, settlement: Settlement, *, n_with_tokens: bool = True
     ) -> None:
-        self.allocator, self.fetcher, self.questions, self.arrivals = allocator, fetcher, questions, arrivals
-        self.pacing, self.stops, self.settlement = pacing, stops, settlement
+        self.allocator, self.fetcher, self.questions = wiring.allocator, wiring.fetcher, wiring.questions
+        self.arrivals, self.pacing, self.stops, self.settlement = arrivals, pacing, wiring.stops, settlement
         self._n_with_tokens = n_with_tokens
         self._wakeup = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
@@ -61,7 +49,8 @@ class Driver:
             with collected_apart():
                 async with asyncio.TaskGroup() as group:
                     self._group = group
-                    for id, numbers, holds in self.arrivals.begin(group, problems):
+                    for id, numbers in self.arrivals.begin(group, problems):
+                        holds = [self.settlement.costs.reserve(id) for _ in numbers]
                         self._start(self.questions.get(id), numbers, holds)
                     await self._loop()
         except BaseExceptionGroup as errors:
@@ -114,10 +103,10 @@ class Driver:
         while ending is None and (room := self.pacing.room()) > 0:
             launches = self.settlement.reserve(room)
             if launches:
-                self.pacing.asked(self.allocator)
+                self.pacing.asked()
             full = len(launches) == room
-            declined = sum(starmap(self._start, self.questions.group(launches)))
-            if not declined and (full or not self.pacing.next_wave(self.allocator)):
+            declined = sum(self._start(*part) for part in self.questions.group(launches))
+            if not declined and (full or not self.pacing.next_wave()):
                 break  # else there is room, or a wave, again
         if self.questions.idle and (ending is not None or not full):
             stuck = not self.questions.in_flight  # nothing will ever wake these: the budget has no trace for them

@@ -172,44 +172,6 @@ class Endpoint:
         return (self.in_flight + 1) * (self.latency_s or 1e-9), self.in_flight
 
 
-class StopChecks:
-    """Looks whether servers stop when a request is cancelled, by their own counters, after the first that are.
-
-    Those that go on are counted among the ``faults``.
-    """
-
-    def __init__(self, faults: Counter[str]) -> None:
-        self._faults = faults
-        self._tasks: defaultdict[int, set[asyncio.Task[None]]] = defaultdict(set)  # by endpoint
-        self._looks: Counter[int] = Counter()
-        self.goes_on = False
-        """Whether a server was seen to go on with a request that was cancelled."""
-
-    def cancelled(self, endpoint: Endpoint) -> set[asyncio.Task[None]]:
-        """A request to a server is about to be cancelled; the looks that are under way there, after which it may be
-        known whether it stops."""
-        looking = self._tasks[endpoint.number]
-        if not endpoint.sampler.stops and self._looks[endpoint.number] < MOST_LOOKS_AT_STOP:
-            self._looks[endpoint.number] += 1
-            task = asyncio.get_running_loop().create_task(self._look(endpoint))
-            looking.add(task)
-            task.add_done_callback(looking.discard)
-        return looking
-
-    async def _look(self, endpoint: Endpoint) -> None:
-        """Whether the server is at work on no more requests than are in flight, soon after one was cancelled."""
-        for _ in range(round(STOPS_WITHIN_S / STOP_LOOKS_S)):
-            await asyncio.sleep(STOP_LOOKS_S)
-            running = await endpoint.sampler.requests_running()
-            if running is None or endpoint.sampler.stops:
-                return
-            if running <= endpoint.requests_in_flight:
-                endpoint.sampler.stops = True
-                return
-        self.goes_on = True
-        self._faults["cancelled and not stopped by the server"] += 1
-
-
 class EndpointPool:
     """The endpoints of a run or a gateway; ``rpm`` and ``tpm`` limit requests and tokens per minute at each."""
 
@@ -220,7 +182,9 @@ class EndpointPool:
         self.shortest_s: float | None = None
         """How long the shortest trace took that was delivered, in this run or before it was resumed."""
         self.faults: Counter[str] = Counter()  # of endpoints, and of all that asks them
-        self.stop_checks = StopChecks(self.faults)
+        self.ignores_cancel = False
+        """Whether a server was seen to go on with a request that was cancelled."""
+        self._stop_looks: defaultdict[int, list[asyncio.Task[None]]] = defaultdict(list)  # by endpoint
         self.unknown_traces = 0  # of failures of unknown cost, since one was delivered
         self.last_failure = ""  # of these
         self.probe_at = 0.0  # where these were too many
@@ -243,6 +207,27 @@ class EndpointPool:
         """A reply with traces came after so many seconds."""
         self.shortest_s = seconds if self.shortest_s is None else min(self.shortest_s, seconds)
         self.unknown_traces = 0
+
+    def cancelled(self, endpoint: Endpoint) -> list[asyncio.Task[None]]:
+        """A request to a server is about to be cancelled; the looks that are under way there, after which it may be
+        known whether it stops: by its own counters, after the first that are."""
+        looks = self._stop_looks[endpoint.number]
+        if not endpoint.sampler.stops and len(looks) < MOST_LOOKS_AT_STOP:
+            looks.append(asyncio.get_running_loop().create_task(self._look_at_stop(endpoint)))
+        return [look for look in looks if not look.done()]
+
+    async def _look_at_stop(self, endpoint: Endpoint) -> None:
+        """Whether the server is at work on no more requests than are in flight, soon after one was cancelled."""
+        for _ in range(round(STOPS_WITHIN_S / STOP_LOOKS_S)):
+            await asyncio.sleep(STOP_LOOKS_S)
+            running = await endpoint.sampler.requests_running()
+            if running is None or endpoint.sampler.stops:
+                return
+            if running <= endpoint.requests_in_flight:
+                endpoint.sampler.stops = True
+                return
+        self.ignores_cancel = True
+        self.faults["cancelled and not stopped by the server"] += 1
 
     def takers(self, launch: int, attempt: int = 0) -> list[Endpoint]:
         """The endpoints that take a launch after ``attempt`` models would not; none where no model is left."""

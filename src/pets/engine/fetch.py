@@ -23,7 +23,7 @@ an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 
 An attempt that is cancelled, because its question is settled or nobody waits for it any more, is charged for what was
 written of it where its server is known to stop, elsewhere for a whole trace. Whether a server stops its own counters
-tell, after the first that was cancelled (:class:`~pets.engine.endpoints.StopChecks`).
+tell, after the first that was cancelled (:meth:`~pets.engine.endpoints.EndpointPool.cancelled`).
 
 A run that is told to end (:meth:`Fetcher.drain`) waits for the attempts that are out alone: what would be sent, or sent
 again, is given up instead.
@@ -37,10 +37,10 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, repeat
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pets.core.budget import Budget
 from pets.engine.endpoints import Endpoint, EndpointPool
@@ -49,6 +49,9 @@ from pets.prompts import text_bytes
 from pets.samplers import Completion, Prompt, Sampler, Sampling, Written
 from pets.store import StoredTrace
 from pets.types import Launch
+
+if TYPE_CHECKING:
+    from pets.engine.settlement import Settlement
 
 LOGGER = logging.getLogger("pets.engine")
 T = TypeVar("T")
@@ -88,7 +91,7 @@ class TraceRequest:
     lost: int = 0  # tries that were charged
     lost_cost: int = 0  # what the tokens of those cost, for each launch
     refused_n: int = 0  # a larger n that the server would not take
-    owner: Any = None  # the receiver's own
+    owner: Any = None  # its open question
     context: object = None  # what the ledger is to know of the payer
     entry: Any = None  # the ledger's own
     estimated: int = 0  # traces whose tokens no server told
@@ -97,7 +100,7 @@ class TraceRequest:
     position: int = 0  # of the question among the seeds
     attempt: int = 0  # models that would not take it
     seconds: float = 0.0  # that the last attempt was out
-    reused: bool = False  # its trace was paid for by an earlier run: nothing is sent
+    reused: Completion | None = None  # its trace, which was paid for before: nothing is sent
     streamed: bool = False
     endpoint: Endpoint | None = None
     written: Written | None = None
@@ -132,6 +135,19 @@ class TraceRequest:
         for start in range(0, self.size, size):
             yield self.part(start, min(size, self.size - start))
 
+    def parts_with(self, held: Mapping[int, Completion]) -> Iterator["TraceRequest"]:
+        """In parts: every trace that is ``held``, by launch number, alone; together what is to be asked for."""
+        if not held:
+            yield self
+            return
+        for is_held, group in groupby(range(self.size), lambda offset: self.first + offset in held):
+            offsets = list(group)
+            if is_held:
+                for offset in offsets:
+                    yield replace(self.part(offset, 1), reused=held[self.first + offset])
+            else:
+                yield self.part(offsets[0], len(offsets))
+
 
 @dataclass(frozen=True, slots=True)
 class Outage:
@@ -146,33 +162,6 @@ class Outage:
     def is_unreachable(self) -> bool:
         """Whether nobody is there; else servers answer, and with errors alone."""
         return isinstance(self.error, UnreachableError)
-
-
-class Receiver(Protocol):
-    """Who pays for a request and takes what comes; see :class:`~pets.engine.settlement.Settlement`."""
-
-    async def opened(self, request: TraceRequest) -> bool:
-        """Reserve an attempt, durably, before it is sent; False where it cannot be paid for."""
-
-    async def delivered(
-        self, request: TraceRequest, completions: Sequence[Completion], endpoint: int, seconds: float
-    ) -> None:
-        """Traces that came back for the first launches of the request."""
-
-    def released(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """An attempt that was not sampled, or what a reply left out: free, and it will be tried again."""
-
-    async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
-        """An attempt that may have been sampled: charged, if the budget pays for another one, which the value says."""
-
-    async def failed(self, request: TraceRequest, error: SamplerError) -> None:
-        """The last attempt may have been sampled: charged, and its launches are given up."""
-
-    async def given_up(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """Launches are given up, of which the last attempt was not sampled or never sent."""
-
-    def abandoned(self, request: TraceRequest) -> None:
-        """Nobody waits any more for an attempt in flight: charged, for what was written of it where that is known."""
 
 
 class Fetcher:
@@ -304,7 +293,7 @@ class Fetcher:
         assert outcome
         return outcome[0]
 
-    async def fetch(self, request: TraceRequest, receiver: Receiver) -> None:
+    async def fetch(self, request: TraceRequest, receiver: "Settlement") -> None:
         """Ask until every launch of the request has come back or is given up."""
         clock, turn = asyncio.get_running_loop().time, request.turn
         last: Endpoint | None = None
@@ -333,8 +322,8 @@ class Fetcher:
                 if not isinstance(outcome, SamplerError):
                     self._learn(endpoint, pool, request, len(outcome), reason)
                     if len(outcome) == request.size:
-                        return await receiver.delivered(request, outcome, endpoint.number, request.seconds)
-                    return await self._fetch_rest(endpoint, request, outcome, receiver)
+                        return await receiver.delivered(request, outcome)
+                    return await self._fetch_rest(request, outcome, receiver)
                 reason = outcome
                 self.faults[fault_name(outcome)] += 1
                 LOGGER.info("%s: %s", request.question, outcome)
@@ -356,7 +345,7 @@ class Fetcher:
                 del self._active[request.question]
 
     async def _fetch_rest(
-        self, endpoint: Endpoint, request: TraceRequest, completions: Sequence[Completion], receiver: Receiver
+        self, request: TraceRequest, completions: Sequence[Completion], receiver: "Settlement"
     ) -> None:
         """Deliver what came of a request, and ask for the rest of it."""
         self.faults["fewer choices"] += 1
@@ -366,7 +355,7 @@ class Fetcher:
         async with asyncio.TaskGroup() as group:  # what came may be held until the rest is there
             group.create_task(self.fetch(rest, receiver))
             # In no task: one may never begin.
-            await receiver.delivered(request, completions, endpoint.number, request.seconds)
+            await receiver.delivered(request, completions)
 
     async def _unless_drained(self, waiting: Coroutine[Any, Any, T]) -> T | None:
         """What is waited for; ``None`` as soon as nothing more is to be sent."""
@@ -384,7 +373,7 @@ class Fetcher:
             return None
 
     async def attempt(
-        self, endpoint: Endpoint, request: TraceRequest, receiver: Receiver | None = None
+        self, endpoint: Endpoint, request: TraceRequest, receiver: "Settlement | None" = None
     ) -> list[Completion] | SamplerError | None:
         """One attempt: what came, or what went wrong in a way that may pass or concerns this request alone.
 
@@ -433,7 +422,7 @@ class Fetcher:
             if number:
                 self.faults[name] += number
 
-    async def _fetch_parts(self, request: TraceRequest, size: int, receiver: Receiver) -> None:
+    async def _fetch_parts(self, request: TraceRequest, size: int, receiver: "Settlement") -> None:
         async with asyncio.TaskGroup() as group:
             for part in request.split(size):
                 group.create_task(self.fetch(part, receiver))
@@ -464,7 +453,7 @@ class Fetcher:
             LOGGER.warning("%s fails%s: the other models take its turns while it does.", name, why)
 
     async def _on_refused(
-        self, request: TraceRequest, error: RefusedError, endpoint: Endpoint, receiver: Receiver
+        self, request: TraceRequest, error: RefusedError, endpoint: Endpoint, receiver: "Settlement"
     ) -> bool:
         """Fewer at a time, where several were asked for; else the question's own fault, or everybody's.
 
@@ -484,7 +473,7 @@ class Fetcher:
         return False
 
     async def _may_retry(
-        self, request: TraceRequest, error: SamplerError, receiver: Receiver, begun: float, waiting_since: float
+        self, request: TraceRequest, error: SamplerError, receiver: "Settlement", begun: float, waiting_since: float
     ) -> bool:
         """Settle a failed attempt; False where there is no other."""
         if self.failed(self.pool_for(request.prompt), error, request.seconds, request.size):
@@ -513,7 +502,7 @@ class Fetcher:
         receiver.released(request, error)
         return True
 
-    async def _declined(self, request: TraceRequest, error: SamplerError, receiver: Receiver) -> bool:
+    async def _declined(self, request: TraceRequest, error: SamplerError, receiver: "Settlement") -> bool:
         """The model will not take a request, and nothing was paid: whether another one can; else it is given up."""
         if not self.pool.takers(request.turn, request.attempt + 1):
             await receiver.given_up(request, error)

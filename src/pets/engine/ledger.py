@@ -172,7 +172,6 @@ class RunLedger(Ledger):
         await asyncio.shield(self._write_traces(traces).over)
 
     def lost(self, request: TraceRequest, usage: Usage) -> None:
-        """As :meth:`Ledger.lost`."""
         cost, launches = self._run.settings.currency.cost(usage), request.launches
         self._transaction().charged += [(launch, cost - self._opened.pop(launch)) for launch in launches]
         self._charged.update(launches)
@@ -194,15 +193,12 @@ class RunLedger(Ledger):
             self._forget(request.question, request.first, request.size)
 
     def cancelled(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """As :meth:`Ledger.cancelled`."""
         self._write_traces(traces)
 
     async def given_up(self, traces: Sequence[StoredTrace]) -> None:
-        """As :meth:`Ledger.given_up`."""
         await asyncio.shield(self._write_traces(traces).over)
 
     def choose(self, question: str, answer_type: str) -> None:
-        """As :meth:`Ledger.choose`."""
         self._transaction().chosen.append((question, answer_type))
 
     def begin_wave(self, wave: int) -> None:

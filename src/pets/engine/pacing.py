@@ -21,23 +21,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, CostEstimator, UnitCost
+from pets.core.budget import Budget
 from pets.core.policy import Policy
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
 from pets.core.waves import ENDS, HORIZONS, Mixture, SequentialDesign
 from pets.engine.fetch import Fetcher, most_unknown_traces
-from pets.engine.ledger import Ledger
 from pets.engine.progress import ProgressMonitor, no_vote_reason
-from pets.engine.question import OpenQuestions, Outcome, excerpt_of, outcome_of
+from pets.engine.question import Outcome, excerpt_of, outcome_of
 from pets.errors import BusyError, FirstTracesError, PetsError, RefusedError, SamplerError
 from pets.samplers import Sampler
 from pets.store import RunView, StoredTrace
+
+if TYPE_CHECKING:
+    from pets.engine.arrivals import Wiring
 
 Floats = NDArray[np.float64]
 
@@ -274,12 +276,6 @@ class StopRules:
             self.enough = self._monitor.ending(self._allocator, self._ids)
         return None if self.enough is None else Ending(self.enough)
 
-    def calm(self) -> bool:
-        """Hurry no more once a server is seen to go on with what was cancelled; whether one was."""
-        if goes_on := self._fetcher.pool.stop_checks.goes_on:
-            self._allocator.hurry_by(0.0)
-        return goes_on
-
     def failed(self, question: str, error: SamplerError) -> None:
         """Remember why traces did not come; a run whose failures may have cost too much sends no new request."""
         self.failures[question] = error
@@ -313,39 +309,34 @@ class Pacing:
     cancelled: that would be paid for as a whole.
     """
 
-    def __init__(
-        self,
-        pace: Pace,
-        stops: StopRules,
-        questions: OpenQuestions,
-        ledger: Ledger,
-        costs: CostEstimator | UnitCost,
-        *,
-        hurry_said: bool = False,
-    ) -> None:
-        self._questions = questions
-        self._pace, self._stops, self._ledger, self._costs = pace, stops, ledger, costs
+    def __init__(self, wiring: "Wiring", pace: Pace, *, hurry_said: bool = False) -> None:
+        self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
+        self._stops, self._pool, self._costs, self._pace = wiring.stops, wiring.fetcher.pool, wiring.costs, pace
         self._wave: tuple[int, int] | None = None  # the one under way, and how many are left
         self._used_up = False  # what the last wave left was spent, too
         self._may_calm = not hurry_said
 
     def room(self) -> int:
         """How many more traces may be launched now."""
-        self._may_calm = self._may_calm and not self._stops.calm()
+        if self._may_calm and self._pool.ignores_cancel:
+            self._may_calm = False
+            self._allocator.hurry_by(0.0)
         in_flight, first = self._questions.in_flight, self._stops.first_traces
         room = self._pace.concurrency - in_flight
         if first.passed or not first.alone:
             return room
         return min(room, first.size - first.outcomes.total() - in_flight)  # until it is known how the run begins
 
-    def asked(self, allocator: Allocator) -> None:
+    def asked(self) -> None:
         """Launches were asked for: keep in the ledger which wave is under way."""
+        allocator = self._allocator
         if self._pace.waves and (wave := (allocator.wave, allocator.waves_left)) != self._wave:
             self._wave = wave
             self._ledger.begin_wave(allocator.wave)
 
-    def next_wave(self, allocator: Allocator) -> bool:
+    def next_wave(self) -> bool:
         """Spend what is left after the last wave in one more."""
+        allocator = self._allocator
         if not self._pace.waves or allocator.waves_left or self._questions.in_flight or self._used_up:
             return False
         if not self._costs.can_launch() or not allocator.budget.expected:

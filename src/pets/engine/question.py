@@ -8,7 +8,7 @@ question's classes grow as traces come back, and merges of classes that both had
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -198,11 +198,12 @@ class Answer:
         {'42': 3}
         """
         first = {"id": self.id, "answer": self.answer, "canonical": self.canonical, "votes": dict(self.votes)}
-        row = first | asdict(self)
-        for name in ("gold", "right", "error", "zone", "read_as", "level"):
-            if row[name] is None:
-                del row[name]
-        return row
+        rest = {name: getattr(self, name) for name in ANSWER_FIELDS if name not in first}
+        return first | {name: value for name, value in rest.items() if value is not None or name not in LEFT_OUT}
+
+
+ANSWER_FIELDS = tuple(option.name for option in fields(Answer))
+LEFT_OUT = frozenset({"gold", "right", "error", "zone", "read_as", "level"})  # of a row, where there is none
 
 
 class BestTrace(NamedTuple):

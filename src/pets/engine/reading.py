@@ -14,13 +14,11 @@ import ctypes
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
-from operator import attrgetter
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -38,7 +36,6 @@ from pets.types import SoftVote
 
 QUICK_QUESTION_S = 1.0  # of processor time, for comparing a question's answers; most take a few hundredths
 LONG_READ_CHARS = 16_384  # of texts that came together; more is not read in the event loop
-TEXT_OF = attrgetter("text")
 LOOK_S = 0.1  # between two looks at a reading's processor time
 LAST_READING_S = 1.0  # by the clock, that readings have once the run is to end
 CLOCK_PER_CPU = 20.0  # seconds by the clock for one of processor time, where the system does not tell a thread's
@@ -67,7 +64,7 @@ class ReadingThreads:
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
         """The answer of each trace, whose class is known then; one that was given up is ``UNREAD`` in the list."""
         answer_type = question.answer_type
-        long = not answer_type.reads_at_once or sum(map(len, map(TEXT_OF, completions))) > LONG_READ_CHARS
+        long = not answer_type.reads_at_once or sum([len(c.text) for c in completions]) > LONG_READ_CHARS
         if not long and not answer_type.merges:
             return question.read(completions)
         async with question.reading:
@@ -144,12 +141,12 @@ class ReadingThreads:
 class TraceReading:
     """Reads what traces say, and by what they vote: in threads, with a judge, by a type that a question's first choose.
 
-    ``judging`` asks a model which answers are the same. ``soft_temperature`` is that of the sampling where votes are
-    soft.
+    ``judge`` leads to the model that is asked which answers are the same, where there is one. ``soft_temperature`` is
+    that of the sampling where votes are soft.
     """
 
-    def __init__(self, wiring: Wiring, judging: "Judging | None" = None, soft_temperature: float | None = None) -> None:
-        self._wiring, self._judging = wiring, judging
+    def __init__(self, wiring: Wiring, judge: Fetcher | None = None, soft_temperature: float | None = None) -> None:
+        self._wiring, self._judge = wiring, judge
         self.soft_temperature = soft_temperature
         self.threads = ReadingThreads()
 
@@ -161,11 +158,59 @@ class TraceReading:
                 self._wiring.questions.choose(question, problem)
                 self._wiring.ledger.choose(question.id, problem.answer_type)
         readings = await self.threads.read(question, completions)
-        if question.answer_type.asks_model and self._judging is not None:
-            names = await self._judging.join(question, completions, list(map(form_of, readings)))
-            pairs = zip(readings, names, strict=True)
-            readings = [Reading(name, reading.spelling) if reading and name else None for reading, name in pairs]
+        if question.answer_type.asks_model and self._judge is not None:
+            return await self._join(question, completions, readings)
         return readings
+
+    async def _join(
+        self, question: OpenQuestion, completions: list[Completion], readings: Sequence[Reading | None]
+    ) -> list[Reading | None]:
+        """The answers under the names of their classes; traces are put at what they cost with their judgements.
+
+        Broken off, the one whose judgement is out is at the most that this may cost.
+        """
+        joined: list[Reading | None] = []
+        async with question.reading:
+            for index, reading in enumerate(readings):
+                if reading is None:
+                    joined.append(None)
+                    continue
+                name = question.class_of(reading.form)
+                if name is None:
+                    name = await self._judged(question, completions, index, reading.form)
+                    question.put_into(reading.form, name)
+                joined.append(Reading(name, reading.spelling))
+        return joined
+
+    async def _judged(self, question: OpenQuestion, completions: list[Completion], index: int, form: str) -> str:
+        judge, known = question.answer_type, question.class_names()
+        assert isinstance(judge, Judge)
+        request = judge.request(words_of(question.problem), form, known)
+        if request is None:
+            return form
+        prompt, numbered = request
+        completion, dearest = completions[index], Completion("", FAILED, judge.max_tokens, prompt.max_tokens)
+        completions[index] = _with_reply(completion, dearest)
+        reply = await self._ask(judge, prompt, dearest)
+        completions[index] = _with_reply(completion, reply)
+        number = judge.verdict(reply.text, len(numbered))
+        if number is None and reply.finish != FAILED:
+            self._wiring.fetcher.faults["judge: no number"] += 1
+        return numbered[number - 1] if number else form
+
+    async def _ask(self, judge: Judge, prompt: Prompt, most: Completion) -> Completion:
+        """The reply; where there is none an empty one, with the ``most`` tokens that may have been used."""
+        assert self._judge is not None
+        faults = self._wiring.fetcher.faults
+        try:
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                return await self._judge.ask(prompt, judge.sampling)
+        except TimeoutError:
+            faults["judge: late"] += 1
+            return most
+        except SamplerError as error:
+            faults[f"judge: {fault_name(error)}"] += 1
+            return most if may_have_sampled(error) else Completion("", FAILED, 0, 0)
 
 
 def soft_vote(
@@ -297,61 +342,6 @@ def judge_of(problems: Iterable[Problem], override: str | AnswerType | None) -> 
         if isinstance(answer_type, Judge):
             return answer_type
     return None
-
-
-class Judging:
-    """Judges the answers of questions, one after the other of each.
-
-    ``fetcher`` leads to the model that is asked; what goes wrong is counted among the ``faults`` of a run.
-    """
-
-    def __init__(self, fetcher: Fetcher, faults: Counter[str]) -> None:
-        self._fetcher, self.faults = fetcher, faults
-
-    async def join(
-        self, question: OpenQuestion, completions: list[Completion], forms: Sequence[str | None]
-    ) -> list[str | None]:
-        """The name of each trace's class; the traces are put at what they cost with their judgements.
-
-        Broken off, the one whose judgement is out is at the most that this may cost.
-        """
-        names: list[str | None] = []
-        async with question.reading:
-            for index, form in enumerate(forms):
-                name = None if form is None else question.class_of(form)
-                if form is not None and name is None:
-                    name = await self._judged(question, completions, index, form)
-                    question.put_into(form, name)
-                names.append(name)
-        return names
-
-    async def _judged(self, question: OpenQuestion, completions: list[Completion], index: int, form: str) -> str:
-        judge, known = question.answer_type, question.class_names()
-        assert isinstance(judge, Judge)
-        request = judge.request(words_of(question.problem), form, known)
-        if request is None:
-            return form
-        prompt, numbered = request
-        completion, dearest = completions[index], Completion("", FAILED, judge.max_tokens, prompt.max_tokens)
-        completions[index] = _with_reply(completion, dearest)
-        reply = await self._ask(judge, prompt, dearest)
-        completions[index] = _with_reply(completion, reply)
-        number = judge.verdict(reply.text, len(numbered))
-        if number is None and reply.finish != FAILED:
-            self.faults["judge: no number"] += 1
-        return numbered[number - 1] if number else form
-
-    async def _ask(self, judge: Judge, prompt: Prompt, most: Completion) -> Completion:
-        """The reply; where there is none an empty one, with the ``most`` tokens that may have been used."""
-        try:
-            async with asyncio.timeout(REPLY_TIMEOUT_S):
-                return await self._fetcher.ask(prompt, judge.sampling)
-        except TimeoutError:
-            self.faults["judge: late"] += 1
-            return most
-        except SamplerError as error:
-            self.faults[f"judge: {fault_name(error)}"] += 1
-            return most if may_have_sampled(error) else Completion("", FAILED, 0, 0)
 
 
 def _with_reply(completion: Completion, reply: Completion) -> Completion:

@@ -17,7 +17,7 @@ from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.tally import majority
-from pets.engine.arrivals import Asking, StreamArrivals, Wiring
+from pets.engine.arrivals import StreamArrivals, Wiring
 from pets.engine.assemble import assemble
 from pets.engine.driver import Driver
 from pets.engine.pacing import Pace
@@ -124,10 +124,9 @@ async def record(
         # Attempts that are charged and lost are made up for: the cap alone is a limit.
         budget = Budget(max(1, len(waiting)) * traces * spec.serving.tries, cap=traces)
 
-        def arrivals(wiring: Wiring, asking: Asking) -> StreamArrivals:
+        def arrivals(wiring: Wiring) -> StreamArrivals:
             return StreamArrivals(
                 wiring,
-                asking,
                 open_questions=open_questions,
                 seen=set(),
                 on_answer=lambda answer, question: writer.write(question, driver),

@@ -18,12 +18,12 @@ from pets._version import __version__
 from pets.answers.judge import MAX_PROMPT_TOKENS
 from pets.answers.recorded import Recorded
 from pets.core.allocator import Allocator
-from pets.core.budget import Budget, CostEstimator, UnitCost
+from pets.core.budget import Budget
 from pets.core.money import Currency, amount_words
 from pets.core.record import VoteCount
 from pets.core.soft import SoftVoteCount
-from pets.engine.arrivals import Wiring
-from pets.engine.batch import NO_JUDGE, PendingLaunches, batched, launches_in_jobs
+from pets.engine.arrivals import PendingLaunches, Wiring
+from pets.engine.batch import NO_JUDGE, batched, launches_in_jobs
 from pets.engine.budget import Amount, currency_of, model_name, total_of
 from pets.engine.pacing import Pace, pace_of
 from pets.engine.progress import PRIOR_QUESTIONS, Certifier, sampled
@@ -559,12 +559,7 @@ def _with_lost(view: RunView) -> Iterator[StoredTrace]:
 
 
 def take_up(
-    opened: OpenedRun,
-    wiring: Wiring,
-    costs: CostEstimator | UnitCost,
-    *,
-    on_trace: Callable[[StoredTrace], None],
-    labels: Labels | None = None,
+    opened: OpenedRun, wiring: Wiring, *, on_trace: Callable[[StoredTrace], None], labels: Labels | None = None
 ) -> Sequence[PendingLaunches]:
     """Have the parts of a driver take in what a stored run has paid for; the launches that batch jobs hold, if any.
 
@@ -597,7 +592,7 @@ def take_up(
     if not currency.counts_traces:
         for trace in run.traces(texts=False):
             if trace.part is None:
-                costs.learn(trace.question, currency.cost(trace))
+                wiring.costs.learn(trace.question, currency.cost(trace))
     return awaited
 
 

@@ -27,7 +27,6 @@ from pets.engine.resume import (
     stored_totals,
     take_up,
 )
-from pets.engine.reuse import Reuse
 from pets.engine.sources import Endpoints, Keys, LiveRun, Samplers, Servers
 from pets.engine.spec import BATCH_HURRY, RunOptions, RunSpec
 from pets.errors import JobLeftError
@@ -242,7 +241,7 @@ class Engine(LiveRun):
             self.sources,
             self.problems,
             keys=opened.keys,
-            reuse=None if self.cache is None else Reuse(self.cache),
+            cache=self.cache,
             ledger=self._ledger,
             past=past,
             fetcher=fetcher_of(spec, self.sources, leaves_jobs=leaves_jobs),

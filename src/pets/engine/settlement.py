@@ -9,10 +9,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import repeat
 
 from pets.answers.base import Reading
-from pets.core.budget import WHOLE, CostEstimator, UnitCost, cancelled_part, mean_trace
+from pets.core.budget import WHOLE, UnitCost, cancelled_part, mean_trace
 from pets.engine.arrivals import Arrivals, Wiring
 from pets.engine.fetch import FATAL_STATUSES, TraceRequest
 from pets.engine.question import OpenQuestion
@@ -30,7 +29,7 @@ GIVEN_UP = "trace given up after its last try"  # a fault's name
 
 
 class Settlement:
-    """Settles the requests of a driver: a :class:`~pets.engine.fetch.Receiver`.
+    """Settles the requests of a driver: pays for what a fetcher sends, and takes what comes.
 
     ``confidence`` is the kind that votes are weighted by, ``first_endpoint`` the first endpoint's place among all that
     the run has asked. ``on_trace`` is called with every trace that was counted.
@@ -41,14 +40,13 @@ class Settlement:
         wiring: Wiring,
         arrivals: Arrivals,
         reading: TraceReading,
-        costs: CostEstimator | UnitCost,
         confidence: str | None = None,
         first_endpoint: int = 0,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
     ) -> None:
         self.traces_abandoned = 0
         """Traces that were in flight, or not read yet, when the run was broken off: charged."""
-        self.reading, self.costs = reading, costs
+        self.reading, self.costs = reading, wiring.costs
         self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
         self._stops, self._fetcher, self._wake = wiring.stops, wiring.fetcher, wiring.wake
         self._arrivals = arrivals
@@ -61,14 +59,14 @@ class Settlement:
     def reserve(self, room: int) -> list[tuple[Launch, int]]:
         """Up to ``room`` launches that the allocator wants now, and what is held for each."""
         if isinstance(self.costs, UnitCost):
-            return list(zip(self._allocator.ask(room), repeat(1), strict=False))
+            return [(launch, 1) for launch in self._allocator.ask(room)]
         launches: list[tuple[Launch, int]] = []
         while len(launches) < room and self.costs.can_launch() and (launched := self._allocator.ask()):
             launches.append((launched[0], self.costs.reserve(launched[0].question)))
         return launches
 
     async def opened(self, request: TraceRequest) -> bool:
-        """As :meth:`~pets.engine.fetch.Receiver.opened`."""
+        """Reserve an attempt, durably, before it is sent; False where it cannot be paid for."""
         try:
             await self._ledger.opened(request)
         except BudgetError as error:
@@ -78,10 +76,8 @@ class Settlement:
 
     # -- when it is back ------------------------------------------------------------------------------------------
 
-    async def delivered(
-        self, request: TraceRequest, completions: Sequence[Completion], endpoint: int, seconds: float
-    ) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.delivered`: read, written down, then told."""
+    async def delivered(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
+        """Traces that came back for the first launches of a request: read, written down, then told."""
         question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
         try:
@@ -91,10 +87,10 @@ class Settlement:
                 raise
             self.traces_abandoned += len(completions)
             unread: list[None] = [None] * len(completions)
-            self._ledger.abandoned(request, self._stored(request, completions, unread, endpoint, seconds))
+            self._ledger.abandoned(request, self._stored(request, completions, unread))
             self._arrivals.charge_abandoned(question, self._attempt(request))
             raise
-        traces = self._stored(request, completions, readings, endpoint, seconds)
+        traces = self._stored(request, completions, readings)
         if question.traces is not None:
             question.raw.update((n, c.raw) for n, c in enumerate(completions, request.first) if c.raw is not None)
         id, lost, cancelled = request.question, self._lost_before(request), None
@@ -114,7 +110,7 @@ class Settlement:
         self._wake()
 
     def released(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.released`."""
+        """An attempt that was not sampled, or what a reply left out: free, and it will be tried again."""
         self._ledger.released(request)
         if error is not None:
             self._arrivals.failed(request.owner, error)
@@ -122,7 +118,7 @@ class Settlement:
                 self._arrivals.turned_away()
 
     async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
-        """As :meth:`~pets.engine.fetch.Receiver.lost`."""
+        """An attempt that may have been sampled: charged, if the budget pays for another one, which the value says."""
         self._arrivals.failed(request.owner, error)
         lost = self._attempt(request)
         if request.question in self._questions.by_id and not self._allocator.charge(lost):
@@ -133,7 +129,7 @@ class Settlement:
         return True
 
     async def failed(self, request: TraceRequest, error: SamplerError) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.failed`: what was charged casts no vote."""
+        """The last attempt may have been sampled: charged, and its launches are given up, without a vote."""
         request.settling = True  # a race that is settled while this is written takes nothing back of it
         self._arrivals.failed(request.owner, error)
         self._fetcher.faults[GIVEN_UP] += request.size
@@ -146,7 +142,7 @@ class Settlement:
         self._wake()
 
     async def given_up(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.given_up`: what was not charged is given back."""
+        """Launches are given up, of which the last attempt was not sampled or never sent: it is given back."""
         request.settling = True
         question: OpenQuestion = request.owner
         if error is not None:
@@ -170,7 +166,7 @@ class Settlement:
         self._wake()
 
     def abandoned(self, request: TraceRequest) -> None:
-        """As :meth:`~pets.engine.fetch.Receiver.abandoned`."""
+        """Nobody waits any more for an attempt in flight: charged, for what was written of it where that is known."""
         if self._stops.turned_away:
             self._ledger.released(request)
             return
@@ -183,7 +179,7 @@ class Settlement:
             self._ledger.abandoned(request, ())
             self._arrivals.charge_abandoned(request.owner, self._attempt(request))
         if request.endpoint is not None:
-            self._fetcher.pool.stop_checks.cancelled(request.endpoint)
+            self._fetcher.pool.cancelled(request.endpoint)
 
     # -- when its question is settled -----------------------------------------------------------------------------
 
@@ -256,25 +252,21 @@ class Settlement:
             if not self._is_known(request):
                 part, whole = WHOLE, self._attempt(request)[0]
                 tokens = max(tokens, whole.tokens, round(mean))
-        completion, number = Completion("", CANCELLED, tokens, prompt_tokens, cached_tokens=cached_tokens), 0
+        completion = Completion("", CANCELLED, tokens, prompt_tokens, cached_tokens=cached_tokens)
         if request.endpoint is not None:
-            sampler, number = request.endpoint.sampler, request.endpoint.number
+            sampler = request.endpoint.sampler
             completion = replace(completion, model=sampler.model, currency=sampler.currency)
-        return replace(self._stored(request, [completion], [None], number, 0.0)[0], part=part)
+        return replace(self._stored(request, [completion], [None])[0], seconds=0.0, part=part)
 
     # -- how that counts ------------------------------------------------------------------------------------------
 
     def _stored(
-        self,
-        request: TraceRequest,
-        completions: Sequence[Completion],
-        readings: Sequence[Reading | None],
-        endpoint: int,
-        seconds: float,
+        self, request: TraceRequest, completions: Sequence[Completion], readings: Sequence[Reading | None]
     ) -> list[StoredTrace]:
         """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
         lost, answer_type = self._lost_before(request), request.owner.answer_type
         temperature = self.reading.soft_temperature
+        endpoint = self._first_endpoint + (0 if request.endpoint is None else request.endpoint.number)
         traces: list[StoredTrace] = []
         for number, (completion, reading) in enumerate(zip(completions, readings, strict=True), request.first):
             answer, spelling = reading or (None, None)
@@ -286,8 +278,8 @@ class Settlement:
                 text=completion.text,
                 finish=completion.finish,
                 confidences=completion.confidence,
-                endpoint=self._first_endpoint + endpoint,
-                seconds=seconds,
+                endpoint=endpoint,
+                seconds=request.seconds,
                 tries=request.tries + 1,
                 wasted=request.lost + (request.surplus if number == request.first else 0),
                 model=completion.model,

@@ -98,7 +98,7 @@ class SpendingSpec:
     )
     policy: str | Policy = setting(
         "okg",
-        "Who gets the next trace; if not given okg, and price:rounds=3 where questions come one by one.",
+        "Who gets the next trace; if not given okg, and price:warmup=2 where questions come one by one.",
         verbs=(*BUDGETED, "serve"),
     )
     target_consistency: float | None = setting(

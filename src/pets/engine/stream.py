@@ -19,9 +19,8 @@ from pets._version import __version__
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, Window
 from pets.core.tally import K0
-from pets.engine.arrivals import Asking, StreamArrivals, Wiring
-from pets.engine.assemble import Costs, assemble, costs_of
-from pets.engine.batch import PendingLaunches
+from pets.engine.arrivals import PendingLaunches, StreamArrivals, Wiring
+from pets.engine.assemble import assemble, costs_of
 from pets.engine.budget import Amount, currency_of, total_of
 from pets.engine.driver import Driver
 from pets.engine.ledger import RunLedger
@@ -204,11 +203,10 @@ class Stream(LiveRun):
         if run is not None and not driver.stops.drained:
             run.finish()
 
-    def _arrivals(self, wiring: Wiring, asking: Asking) -> StreamArrivals:
+    def _arrivals(self, wiring: Wiring) -> StreamArrivals:
         forgets = self.stored_run is None and wiring.allocator.budget.window is not None  # an id is a key of a store
         return StreamArrivals(
             wiring,
-            asking,
             open_questions=self.spec.pacing.open_questions or OPEN_QUESTIONS,
             seen=None if forgets else set(self._known),
             on_answer=self._answered,
@@ -223,13 +221,13 @@ class Stream(LiveRun):
         if self.drift is not None and warmup is not None:
             self.drift.see(warmup)
 
-    def _adopt(self, past: OpenedRun, wiring: Wiring, costs: Costs) -> Sequence[PendingLaunches]:
+    def _adopt(self, past: OpenedRun, wiring: Wiring) -> Sequence[PendingLaunches]:
         """Everything that was paid for; answered questions are over, the others are opened again."""
         run, questions, allocator = past.run, wiring.questions, wiring.allocator
         assert run is not None
         asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(past.problems)}
         allocator.add(*(question.question for question in asked.values()))
-        take_up(past, wiring, costs, on_trace=self._totals.add, labels=lambda id, forms: asked[id].restore(forms))
+        take_up(past, wiring, on_trace=self._totals.add, labels=lambda id, forms: asked[id].restore(forms))
         answered = run.answered()
         for id, group in group_by_question(run.traces()):
             for trace in group[:K0] if id in answered else group:

@@ -18,14 +18,14 @@ from typing import Literal
 
 from pets.answers.base import AnswerType
 from pets.core.tally import K0
-from pets.engine.arrivals import Arrivals, Asking, Wiring
-from pets.engine.fetch import Receiver, TraceRequest
+from pets.engine.arrivals import Arrivals, Wiring
+from pets.engine.fetch import TraceRequest
 from pets.engine.progress import policy_certificate
 from pets.engine.question import Answer, OpenQuestion, TraceReader
-from pets.engine.reuse import parts_of
+from pets.engine.settlement import Settlement
 from pets.errors import BudgetError, BusyError, RefusedError, SamplerError, first_error
 from pets.questions import Problem
-from pets.samplers import Completion, Sampling, Seeds
+from pets.samplers import Completion, Sampling
 from pets.types import Trace
 
 Stop = Literal["policy", "max_traces", "deadline", "budget", "failed", "cut", "single"]
@@ -59,24 +59,23 @@ class VoteLimits:
     held: Mapping[int, Completion] = field(default_factory=dict)
 
 
-class SubmittedVote:
-    """A vote while it is under way, and what became of it: its ``answer``, or the ``error`` where no trace came back.
+@dataclass(frozen=True, slots=True)
+class VoteOutcome:
+    """What became of a vote: its ``answer``, or the ``error`` where no trace came back.
 
     ``timed_out``: the deadline came, and nothing else went wrong. ``retries`` attempts failed. The policy planned
     with ``mean_left`` traces per question, and stopped at ``log_price``. ``question`` holds the traces.
     """
 
-    def __init__(self, question: OpenQuestion, limits: VoteLimits) -> None:
-        self.question, self.limits = question, limits
-        self.answer: Answer | None = None
-        self.error: SamplerError | BudgetError | None = None
-        self.stopped: Stop = "single" if limits.single else "policy"
-        self.timed_out = False
-        self.launched = self.retries = 0
-        self.mean_left: float | None = None
-        self.log_price: float | None = None
-        self.tasks: asyncio.TaskGroup | None = None
-        self.done = asyncio.Event()
+    question: OpenQuestion
+    limits: VoteLimits
+    stopped: Stop
+    answer: Answer | None
+    error: SamplerError | BudgetError | None
+    timed_out: bool
+    retries: int
+    mean_left: float | None
+    log_price: float | None
 
     def result(self) -> Answer:
         """The answer; raises the error where there is none."""
@@ -85,27 +84,46 @@ class SubmittedVote:
         return self.answer
 
 
+class OpenVote:
+    """A vote while it is under way: how many traces were ``launched``, in which ``tasks``, until it is ``done``."""
+
+    def __init__(self, question: OpenQuestion, limits: VoteLimits) -> None:
+        self.question, self.limits = question, limits
+        self.stopped: Stop = "single" if limits.single else "policy"
+        self.error: SamplerError | BudgetError | None = None
+        self.launched = self.retries = 0
+        self.mean_left: float | None = None
+        self.log_price: float | None = None
+        self.tasks: asyncio.TaskGroup | None = None
+        self.done = asyncio.Event()
+
+    def outcome(self, answer: Answer | None = None, *, timed_out: bool = False) -> VoteOutcome:
+        """What has become of it."""
+        plan = self.mean_left, self.log_price
+        return VoteOutcome(self.question, self.limits, self.stopped, answer, self.error, timed_out, self.retries, *plan)
+
+
 class Submissions(Arrivals):
     """Takes in one question at a time: :meth:`submit` returns when its vote is over.
 
     Traces wait for ``places``; ``receiver`` settles them.
     """
 
-    def __init__(self, wiring: Wiring, places: "Places", receiver: Callable[[], Receiver]) -> None:
-        self.votes: dict[str, SubmittedVote] = {}
+    def __init__(self, wiring: Wiring, places: "Places", receiver: Callable[[], Settlement]) -> None:
+        self.votes: dict[str, OpenVote] = {}
         """Those under way, by id."""
         self.places = places
-        super().__init__(wiring, Asking(Sampling(), Seeds(0)))
+        super().__init__(wiring)
         self._receiver = receiver
 
-    async def submit(self, problem: Problem, limits: VoteLimits) -> SubmittedVote:
+    async def submit(self, problem: Problem, limits: VoteLimits) -> VoteOutcome:
         """Vote on a question until the policy, the deadline or a limit of its own ends it.
 
         Cancelled, it charges the requests in flight and gives back the rest.
         """
         payer, reader = limits.payer, limits.reader
         question = OpenQuestion(problem, position=limits.seed, keep_traces=True, payer=payer, reader=reader)
-        vote = self.votes[question.id] = SubmittedVote(question, limits)
+        vote = self.votes[question.id] = OpenVote(question, limits)
         try:
             async with asyncio.timeout_at(limits.deadline):
                 await (self._fetch_single(vote) if limits.single else self._vote(vote))
@@ -113,22 +131,21 @@ class Submissions(Arrivals):
             vote.stopped = "deadline"
         except (SamplerError, BudgetError) as error:
             vote.error = error
-            return vote
+            return vote.outcome()
         except BaseExceptionGroup as errors:
             cause = first_error(errors)
             if not isinstance(cause, SamplerError | BudgetError):
                 raise cause from None
             vote.error = cause
-            return vote
+            return vote.outcome()
         finally:
             del self.votes[question.id]
-        vote.timed_out = vote.stopped == "deadline" and vote.error is None
+        timed_out = vote.stopped == "deadline" and vote.error is None
         vote.error = vote.error or self._wiring.fetcher.outage
-        if any(trace.error is None for trace in (question.traces or {}).values()):
-            vote.answer = self._answer(vote)
-        return vote
+        came = any(trace.error is None for trace in (question.traces or {}).values())
+        return vote.outcome(self._answer(vote) if came else None, timed_out=timed_out)
 
-    async def _vote(self, vote: SubmittedVote) -> None:
+    async def _vote(self, vote: OpenVote) -> None:
         """Let the policy decide until it has enough; the question's tasks are a group of its own."""
         self._wiring.allocator.add(replace(vote.question.question, hurry=vote.limits.hurry))
         self._wiring.questions.open(vote.question)
@@ -139,21 +156,20 @@ class Submissions(Arrivals):
         finally:
             self._leave(vote)
 
-    async def _fetch_single(self, vote: SubmittedVote) -> None:
+    async def _fetch_single(self, vote: OpenVote) -> None:
         """One trace, no vote."""
         vote.launched = 1
         self._wiring.questions.launched(vote.question, 1)
         try:
-            (request,) = self._parts(vote, self.request(vote.question, 0, (1,)))
+            (request,) = self.request(vote.question, 0, (1,)).parts_with(vote.limits.held)
             await self._fetch(vote, request, self._receiver())
         finally:
             self._wiring.questions.back(vote.question)
 
-    async def _fetch(self, vote: SubmittedVote, request: TraceRequest, receiver: Receiver) -> None:
+    async def _fetch(self, vote: OpenVote, request: TraceRequest, receiver: Settlement) -> None:
         """Fetch a request once there is a place for it; where there are fewer places than traces, a part of it."""
-        completion = vote.limits.held.get(request.first) if request.reused else None
-        if completion is not None:
-            return await receiver.delivered(request, [completion], 0, 0.0)
+        if request.reused is not None:
+            return await receiver.delivered(request, [request.reused])
         payer = vote.limits.payer
         size = await self.places.acquire(payer, request.size, rank=request.first)
         try:
@@ -165,7 +181,7 @@ class Submissions(Arrivals):
         finally:
             self.places.give_back(payer, size)
 
-    def _leave(self, vote: SubmittedVote) -> None:
+    def _leave(self, vote: OpenVote) -> None:
         """Withdraw a question: what was not sent is free again; requests in flight were charged by their tasks."""
         allocator, questions, question = self._wiring.allocator, self._wiring.questions, vote.question
         if vote.stopped == "policy" and not allocator.complete(question.id):
@@ -180,7 +196,7 @@ class Submissions(Arrivals):
         questions.back(question, questions.in_flight_of(question.id))
         self._wiring.wake()
 
-    def _answer(self, vote: SubmittedVote) -> Answer:
+    def _answer(self, vote: OpenVote) -> Answer:
         """The vote over the launch-order prefix of what came back; in a race over all of it."""
         policy, hurried = self._wiring.allocator.policy, bool(vote.question.totals.cancelled)
         return vote.question.answer(
@@ -207,7 +223,6 @@ class Submissions(Arrivals):
         return allowed
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
-        """The request for launches of a question from number ``first`` on."""
         limits = self.votes[question.id].limits
         prompt, seed = question.problem.prompt, limits.seed + first
         return TraceRequest(
@@ -224,24 +239,16 @@ class Submissions(Arrivals):
             streamed=not limits.single and self._wiring.allocator.is_hurried(question.id),
         )
 
-    def start(self, request: TraceRequest, receiver: Receiver, group: asyncio.TaskGroup | None) -> None:
+    def start(self, request: TraceRequest, receiver: Settlement, group: asyncio.TaskGroup | None) -> None:
         """Fetch a request in a task that ends with its vote."""
         vote = self.votes[request.question]
         assert vote.tasks is not None
-        for part in self._parts(vote, request):
+        for part in request.parts_with(vote.limits.held):
             work = self._fetch(vote, part, receiver)
             try:
                 self._track(part, vote.tasks.create_task(work))
             except RuntimeError:  # its tasks are being cancelled: the vote is about to take all this back
                 work.close()
-
-    def _parts(self, vote: SubmittedVote, request: TraceRequest) -> list[TraceRequest]:
-        """The request, what is held of it apart."""
-        held = vote.limits.held
-        if not held:
-            return [request]
-        traces = [held.get(number) for number in range(request.first, request.first + request.size)]
-        return [part for part, _ in parts_of(request, traces)]
 
     def finish(self, question: OpenQuestion) -> None:
         """Let the vote end."""

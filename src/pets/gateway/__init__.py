@@ -1,26 +1,8 @@
 """An OpenAI-compatible service that answers by vote, keeps to a budget, and shows what it does.
 
-app.py            building a gateway, its paths, serving it
-endpoint.py       one path of the API: key, body, errors, the row in the log
-completions.py    chats that are voted on
-passthrough.py    plain requests: sent on, counted, their replies passed back
-requests.py       requests: parsed and checked
-responses.py      responses: JSON and server-sent events
-auth.py           API keys, kept as hashes
-ledger.py         the budget: held before a request goes upstream, settled after it
-ledger_backend.py what it reserves and settles, written in batches; a store that fails, tried again
-ledger_store.py   rows, balances, and what a store of them does
-sqlite_store.py   a file or memory, of one gateway
-shared_store.py   a PostgreSQL, of replicas with one budget
-metrics.py        what is counted, in all and for each key: a Prometheus registry each
-stats.py          the dashboard's numbers, read from a registry, and its snapshots of an hour and a day
-recent_questions.py  the latest votes in full
-dashboard.py      what the dashboard shows to a key; page/ is the page itself
-pages.py          the paths that only read: dashboard, models, probes, metrics, the OpenAPI description
-telemetry.py      logs as JSON lines, spans where OpenTelemetry is installed
-settings.py       what the operator chooses
-state.py          what the endpoints share
-upstream.py       the servers behind: samplers for votes, models, what passes through
+Begin with app.py: building and serving it, and how a request goes: requests.py checks it, completions.py answers by
+vote, passthrough.py sends on what is none, pages.py shows the rest. The budget is ledger.py's, which ledger_backend.py
+writes in batches to a store as ledger_store.py has it: sqlite_store.py or shared_store.py.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,18 @@
-"""The gateway as an ASGI application: building it, its paths, and serving it."""
+"""The gateway as an ASGI application: building and serving it, and how a request of its API goes."""
 
+import asyncio
 import contextlib
 import gc
+import logging
+import secrets
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from os import PathLike
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -32,18 +37,22 @@ from pets.engine.sources import Sources
 from pets.engine.spec import ARRIVING_HURRY, RunSpec
 from pets.engine.submissions import Places
 from pets.errors import InputError, PetsError, SamplerError, StateError
-from pets.gateway.auth import KeyStore, refuse_foreign_site
-from pets.gateway.endpoint import ApiEndpoint
+from pets.gateway.auth import ApiKey, KeyStore, authenticate, refuse_foreign_site, unit_shown
+from pets.gateway.completions import answer_by_vote
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.ledger_backend import LedgerBackend
 from pets.gateway.ledger_store import LedgerStore, SpendRateLimit
+from pets.gateway.metrics import CLIENT_GONE
 from pets.gateway.pages import Pages
 from pets.gateway.paid_traces import PaidTraces
-from pets.gateway.requests import CHAT, FORMS
+from pets.gateway.passthrough import pass_through
+from pets.gateway.requests import CHAT, FORMS, parse_request
 from pets.gateway.settings import Settings
 from pets.gateway.sqlite_store import SQLiteStore
 from pets.gateway.state import GatewayState
+from pets.gateway.telemetry import LOGGER, span
 from pets.gateway.upstream import Upstream, api_error
+from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
 from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread, server_config
 from pets.plans import Drift
@@ -54,6 +63,7 @@ from pets.store.store import open_database
 GRACE_S = 30  # that open requests get when the gateway stops
 SPARE_CONNECTIONS = 256  # beside two for each question that may be open: pages, metrics, idle ones
 SPARE_FILES = 64
+YOUNG_OBJECTS = 10_000  # that are made before the collector looks at them: most are gone with their request
 EXPOSED_HEADERS = ("retry-after", "x-should-retry", "x-request-id")  # that pages of other origins may read
 PROBE_PATHS = ("/healthz", "/readyz")  # which say nothing of anybody, to whoever asks
 
@@ -154,6 +164,7 @@ def serve(
     """Serve until interrupted; ``ready`` is called with the URL once connections are taken. Port 0 takes a free one."""
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it again and again would hold up requests
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     foreground(_GatewayServer(state, host, grace), host, port, ready)
 
 
@@ -195,6 +206,95 @@ def app(state: GatewayState, host: str = "localhost") -> Starlette:
         )
         middleware.insert(0, cors)
     return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=middleware)
+
+
+class ApiEndpoint:
+    """An endpoint as plain ASGI: Starlette's requests and responses cost more than the vote.
+
+    A chat with a model ``pets/NAME`` is voted on, any other request passes through.
+    """
+
+    def __init__(self, state: GatewayState, path: str) -> None:
+        self._state, self._path = state, path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        id = secrets.token_hex(12)  # ours: what a client would call itself is not to be trusted
+        exchange = Exchange(scope, receive, send, id)
+        attributes: dict[str, Any] = {"id": id}  # of the log's row and of the span
+        status: int | None = None  # with which the dashboard counts it, if that is not the response's
+        reason = None  # why it was not answered, as anybody may read it
+        try:
+            if self._state.stopping:
+                raise ApiError("The gateway is stopping.", status=503, code="stopping", retry_after=1)
+            with span("chat" if self._path == CHAT else "request", exchange.headers, attributes):
+                key = self._authenticate(exchange, attributes)
+                limits = self._state.settings.limits
+                body = await exchange.body(limits.body, limits.body_seconds)
+                await self._answer(exchange, body, key, attributes)
+        except ClientGoneError:
+            exchange.status = exchange.status or CLIENT_GONE
+            attributes["gone"] = True
+            status, reason = CLIENT_GONE, "the client went"
+        except ApiError as error:
+            attributes["refused"] = reason = error.code or error.message
+            status = error.status
+            await self._refuse(exchange, error, attributes)
+        except asyncio.CancelledError:
+            attributes["cancelled"] = True
+            status, reason = 0, "broken off by the gateway's end"
+            raise
+        except PetsError as error:  # a bug's last stop: what PETS raises on purpose is a refusal by now
+            attributes["error"] = f"{type(error).__name__}: {error}"
+            reason = "an error of the gateway: its log says which"  # it may name servers
+            refusal = ApiError("The gateway cannot answer now.", status=503, retry_after=1)
+            status = refusal.status
+            await self._refuse(exchange, refusal, attributes)
+        finally:
+            seconds = time.perf_counter() - started
+            self._count(attributes, exchange.status if status is None else status, seconds, reason)
+            if LOGGER.isEnabledFor(logging.INFO):
+                row = attributes | {"status": exchange.status, "seconds": round(seconds, 4)}
+                LOGGER.info("request", extra={"fields": row})
+
+    async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
+        """Answer a request whose body and key are there; ``attributes`` has its id, and takes more for the log."""
+        request = parse_request(self._path, body, exchange.headers, self._state.settings)
+        voted = request.options is not None
+        attributes |= {"path": self._path, "model": request.model, "voted": voted, "stream": request.stream}
+        key.check_model(request.fields["model"])
+        await self._state.upstream.check(request.model, voted=voted)
+        if request.options is None:
+            await pass_through(self._state, exchange, request, key, attributes["id"])
+        else:
+            await answer_by_vote(self._state, exchange, request, request.options, key, attributes)
+
+    def _authenticate(self, exchange: Exchange, attributes: dict[str, Any]) -> ApiKey:
+        key = authenticate(self._state.keys, exchange.headers)
+        attributes["key"] = key.name
+        unit = self._state.ledger.currency.unit
+        if not key.is_in(unit):  # it was added while the gateway runs
+            words = f"This key's budget is in {unit_shown(key.unit)}, this gateway counts {unit_shown(unit)}."
+            raise ApiError(words, status=403, code="wrong_unit")
+        _, gateways = self._state.ledger.backend.store.replicas or ("", 1)
+        self._state.rates.check(key, gateways)
+        return key
+
+    async def _refuse(self, exchange: Exchange, error: ApiError, attributes: dict[str, Any]) -> None:
+        """Send an error with its status; in the middle of a stream, as its last event."""
+        if not exchange.status:
+            await exchange.respond_error(error)
+            return
+        attributes["stream_status"] = error.status
+        await exchange.send(b"data: " + error.body() + b"\n\n", end=True)
+
+    def _count(self, attributes: dict[str, Any], status: int, seconds: float, reason: str | None) -> None:
+        """Count a request that is over; ``reason`` says why it was not answered."""
+        kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
+        outcome = {"status": status, "seconds": seconds, "reason": reason}
+        request = dict.fromkeys(("key", "model")) | {"retries": 0, "kind": kind} | attributes | outcome
+        for share in self._state.metrics.shares_of(request["key"]):
+            share.record_request(request)
 
 
 def _site_guard(app: ASGIApp, keys: KeyStore, hosts: Collection[str], origins: Collection[str]) -> ASGIApp:

@@ -110,8 +110,7 @@ class KeyStore:
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database, self.clock = database, clock
-        self.several = False
-        """Whether other keys are in use beside the one that was found last."""
+        self.several = False  # whether other keys are in use beside the one that was found last
 
     @property
     def required(self) -> bool:
@@ -164,45 +163,30 @@ class KeyStore:
                     f"{unit_shown(unit)}. Start it with a --budget (or --price) in that unit, or revoke the key."
                 )
 
-    def add(
-        self, name: str, budget: int | None = None, admin: bool = False, unit: str | None = None, **limits: Any
-    ) -> str:
+    def add(self, name: str, *, admin: bool = False, **limits: Any) -> str:
         """Create a key and return its secret, which is not stored; ``limits`` are further fields of the key."""
         if not KEY_NAME.fullmatch(name):
             raise InputError(f"{name!r} is no name for a key; take up to 64 letters, digits, dots and dashes.")
-        row = _row({"budget": budget, "unit": unit, **limits})
+        row = _row(limits)
         if self._database.one("SELECT 1 FROM api_keys WHERE name = ?", name) is not None:
             raise InputError(f"there is a key {name!r} already; take another name.")
         secret = KEY_PREFIX + secrets.token_urlsafe(32)
+        row |= {"name": name, "hash": _hash(secret), "created": self.clock(), "admin": int(admin)}
+        places = ", ".join("?" * len(row))
         with self._database.transaction() as transaction:
-            transaction.execute(
-                f"INSERT INTO api_keys (name, hash, created, admin, {', '.join(row)}) "
-                f"VALUES (?, ?, ?, ?{', ?' * len(row)})",
-                (name, _hash(secret), self.clock(), int(admin), *row.values()),
-            )
+            transaction.execute(f"INSERT INTO api_keys ({', '.join(row)}) VALUES ({places})", list(row.values()))
         return secret
 
     def change(self, name: str, changes: Mapping[str, Any]) -> None:
         """Give fields of a key other values from the next request on; None, or no models, takes a limit away."""
-        row = _row(changes)
         with self._database.transaction() as transaction:
-            changed = transaction.execute(
-                f"UPDATE api_keys SET {', '.join(f'{column} = ?' for column in row)} "
-                "WHERE name = ? AND revoked IS NULL",
-                (*row.values(), name),
-            ).rowcount
-        if not changed:
-            raise InputError(f"there is no key {name!r} in use.")
+            _update(transaction, name, _row(changes))
 
     def revoke(self, name: str) -> None:
         """Refuse this key from the next request on."""
         with self._database.transaction() as transaction:
-            changed = transaction.execute(
-                "UPDATE api_keys SET revoked = ? WHERE name = ? AND revoked IS NULL", (self.clock(), name)
-            ).rowcount
+            _update(transaction, name, {"revoked": self.clock()})
             transaction.execute("DELETE FROM paid_traces WHERE key = ?", (name,))  # nobody can ask for them any more
-        if not changed:
-            raise InputError(f"there is no key {name!r} in use.")
 
 
 class CachedKeyStore(KeyStore):
@@ -210,28 +194,22 @@ class CachedKeyStore(KeyStore):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._by_hash: dict[str, ApiKey] = {}
-        self._required = False
-        self.refresh(database)
+        self.refresh()
 
     @property
     def required(self) -> bool:
-        """As :attr:`KeyStore.required`."""
         return self._required
 
     def _find(self, digest: str) -> ApiKey | None:
         return self._by_hash.get(digest)
 
     def active(self) -> list[ApiKey]:
-        """As :meth:`KeyStore.active`."""
         return list(self._by_hash.values())
 
-    def refresh(self, database: Database) -> None:
-        """Read the keys again."""
-        rows = database.all(f"SELECT {COLUMNS}, hash, revoked FROM api_keys")
-        self._by_hash = {digest: _key(*about) for *about, digest, revoked in rows if revoked is None}
-        self._required = bool(rows)
-        self.several = len(self._by_hash) > 1
+    def refresh(self) -> None:
+        rows = self._database.all(f"SELECT {COLUMNS}, hash, revoked FROM api_keys")
+        keys = {digest: _key(*about) for *about, digest, revoked in rows if revoked is None}
+        self._by_hash, self._required, self.several = keys, bool(rows), len(keys) > 1
 
 
 def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = False) -> ApiKey:
@@ -335,7 +313,6 @@ def _key(name: str, budget: int | None, admin: int, unit: str | None, *limits: A
 
 
 def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a key as its row has them."""
     budget, rpm, models, window = (fields.get(name) for name in ("budget", "rpm", "models", "window"))
     if budget is not None and budget < 0:
         raise InputError(f"a key's budget is 0 or more; got {budget}.")
@@ -345,6 +322,13 @@ def _row(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(f"a budget is for a {', a '.join(BUDGET_WINDOWS)} or the key's life; got {window!r}.")
     row = {"budget_window" if name == "window" else name: value for name, value in fields.items()}
     return row | ({"models": json.dumps(models) if models else None} if "models" in row else {})
+
+
+def _update(transaction: Database, name: str, row: Mapping[str, Any]) -> None:
+    columns = ", ".join(f"{column} = ?" for column in row)
+    update = f"UPDATE api_keys SET {columns} WHERE name = ? AND revoked IS NULL"
+    if not transaction.execute(update, (*row.values(), name)).rowcount:
+        raise InputError(f"there is no key {name!r} in use.")
 
 
 def _hash(secret: str) -> str:
@@ -358,12 +342,10 @@ def window_number(window: BudgetWindow, day: int) -> int:
     >>> [window_number(window, day) for window in BUDGET_WINDOWS]
     [20775, 2968, 24322]
     """
-    if window == "day":
-        return day
-    if window == "week":
-        return (day + 3) // 7
-    then = date.fromordinal(EPOCH + day)
-    return then.year * 12 + then.month - 1
+    if window == "month":
+        then = date.fromordinal(EPOCH + day)
+        return then.year * 12 + then.month - 1
+    return day if window == "day" else (day + 3) // 7
 
 
 def window_start(window: BudgetWindow, day: int, later: int = 0) -> int:
@@ -373,8 +355,6 @@ def window_start(window: BudgetWindow, day: int, later: int = 0) -> int:
     ([0, 0, 31], 4)
     """
     number = window_number(window, day) + later
-    if window == "day":
-        return number * DAY_S
-    if window == "week":
-        return (7 * number - 3) * DAY_S
-    return (date(number // 12, number % 12 + 1, 1).toordinal() - EPOCH) * DAY_S
+    if window == "month":
+        return (date(number // 12, number % 12 + 1, 1).toordinal() - EPOCH) * DAY_S
+    return DAY_S * (number if window == "day" else 7 * number - 3)

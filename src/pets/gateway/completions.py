@@ -43,7 +43,7 @@ async def answer_by_vote(
     keepalive = KEEPALIVE_EVENT if request.stream else None
     with state.place(state.questions, key, what="questions"):
         vote = await exchange.run_unless_gone(
-            _submit(state, request, options, key, attributes), state.settings.keepalive, keepalive
+            _submit(state, request, options, key, attributes), keepalive, state.settings.keepalive
         )
     metadata = vote_metadata(vote, ledger)
     state.metrics.record_vote(vote, metadata)

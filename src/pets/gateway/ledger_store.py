@@ -176,16 +176,11 @@ class StoreSnapshot:
 class LedgerStore(ABC):
     """Rows and balances of ``database``: opened, used by one thread at a time, closed. ``keys`` are its API keys."""
 
-    look_every_s: float
-    """How often :meth:`look` is called."""
-    settle_delay_s: float = 0.0
-    """For how long settlements wait for others, to be committed with them."""
-    stalled_after_s: float = math.inf
-    """How long a transaction may take before requests are refused."""
-    close_timeout_s: float | None = None
-    """How long the end waits for a transaction; as long as it takes, without."""
-    failure_words: str | None = None
-    """What anybody may read where the store fails; the reason, without."""
+    look_every_s: float  # between two calls of `look`
+    settle_delay_s: float = 0.0  # for which settlements wait for others, to be committed with them
+    stalled_after_s: float = math.inf  # of a transaction, after which requests are refused
+    close_timeout_s: float | None = None  # of the end, which waits for a transaction
+    failure_words: str | None = None  # which anybody may read where the store fails; without, the reason
 
     def __init__(self, database: Database, keys: KeyStore, clock: Callable[[], float]) -> None:
         self.database, self.keys, self.clock = database, keys, clock

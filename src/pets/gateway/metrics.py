@@ -5,21 +5,37 @@ The memory that it takes grows with the number of keys alone.
 
 import math
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
 
 from pets.core.tally import NAMES
 from pets.engine.submissions import Submissions
+from pets.gateway.history import RESOLUTIONS, SHORTEST_RATE_S, Counts, History, quantiles
 from pets.gateway.ledger import GatewayLedger
 from pets.gateway.ledger_store import Charge, Reservation
 from pets.gateway.recent_questions import RecentQuestions
 from pets.gateway.responses import AnsweredVote
-from pets.gateway.stats import REQUEST_SECONDS, ShareStats, outcome_of
 from pets.plans import Drift
+
+CLIENT_GONE = 499
+REQUEST_SECONDS = (
+    0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 3.5, 5, 7.5,
+    10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 450, 600,
+)  # fmt: skip
+OUTCOMES = ("answered", "refused", "failed", "gone")
+COLUMNS = (*OUTCOMES, "retries", "lost", "votes", "traces", "prompt_tokens", "tokens", "spent")
+MODEL_COLUMNS = ("requests", "traces", "prompt_tokens", "tokens", "spent")
+BALANCE = len(COLUMNS)  # the column of what is spent of the budget, by all replicas
+BUCKETS = 1 + len(REQUEST_SECONDS)
+LATENCIES = {"vote": slice(BALANCE + 1, BALANCE + 1 + BUCKETS), "plain": slice(BALANCE + 1 + BUCKETS, None)}
+"""The buckets of each kind of request among the columns of the history."""
+RATE_INTERVALS = 3  # that the rate of requests is taken over: 60 to 90 seconds
 
 LATEST_ROWS = 12
 SHOWN_OF_AN_ERROR = ("id", "key", "model", "status", "seconds")
@@ -66,11 +82,27 @@ GAUGES = {
 }
 """What each gauge ``pets_NAME`` says when it is read."""
 
+Samples = defaultdict[str, dict[tuple[str, ...], float]]
+"""The values of a registry, by the sample's name and the values of its labels."""
+
+
+def outcome_of(status: int) -> str:
+    """What became of a request that ended with this status; 0: it was broken off before its response began.
+
+    >>> [outcome_of(status) for status in (200, 429, 499, 503, 0)]
+    ['answered', 'refused', 'gone', 'failed', 'failed']
+    """
+    if status == CLIENT_GONE:
+        return "gone"
+    if not status or status >= 500:
+        return "failed"
+    return "answered" if status < 400 else "refused"
+
 
 class Share:
     """A registry of one share of a gateway's work, all of it or that of one key, and the latest questions and errors.
 
-    ``gauges`` say what each of GAUGES is now. ``stats`` reads the registry for the dashboard.
+    ``gauges`` say what each of GAUGES is now. :meth:`now` and :meth:`columns` read the registry for the dashboard.
     """
 
     def __init__(self, gauges: Mapping[str, Callable[[], float]], clock: Callable[[], float] = time.time) -> None:
@@ -92,11 +124,11 @@ class Share:
         for name, words in GAUGES.items():
             Gauge(f"pets_{name}", words, registry=registry).set_function(gauges[name])
         self._models: set[str] = set()
-        self.stats = ShareStats(registry, clock)
+        self.history = History(lambda: _counts(self._samples()), clock)
 
     def record_vote(self, vote: AnsweredVote, metadata: dict[str, Any], row: dict[str, Any]) -> None:
         """Count a vote that is over; ``metadata`` is the ``pets`` object of its response, ``row`` is shown of it."""
-        self.stats.keep()
+        self.history.keep()
         answer, account, charged = vote.answer, vote.account, vote.account.charged
         self._count("traces", charged.delivered, "delivered")
         self._count("traces", account.lost, "lost")
@@ -114,7 +146,7 @@ class Share:
     def record_request(self, request: dict[str, Any]) -> None:
         """Count a request that is over: its id, key, model, kind (vote, passthrough or refused), status, seconds,
         retries, and the reason why it was not answered."""
-        self.stats.keep()
+        self.history.keep()
         outcome = outcome_of(request["status"])
         self._count("requests", 1, request["kind"], str(request["status"]))
         self._count("retries", request["retries"])
@@ -123,7 +155,7 @@ class Share:
             self._count("model_requests", 1, self._model(request["model"]))
             return
         reason = (request["reason"] or "returned by the upstream server")[:REASON_CHARACTERS]
-        row = {name: request[name] for name in SHOWN_OF_AN_ERROR} | {"at": self.stats.clock(), "reason": reason}
+        row = {name: request[name] for name in SHOWN_OF_AN_ERROR} | {"at": self.history.clock(), "reason": reason}
         earlier = next((error for error in self.errors if all(error[name] == row[name] for name in SAME)), None)
         if earlier is not None:
             self.errors.remove(earlier)
@@ -131,7 +163,7 @@ class Share:
 
     def record_settlement(self, reservation: Reservation, charge: Charge, spent: float) -> None:
         """Count an upstream request that was charged; it took ``spent`` of the budget."""
-        self.stats.keep()
+        self.history.keep()
         model = self._model(reservation.model)
         self._count("model_traces", charge.delivered or reservation.traces, model)
         self._count("model_tokens", charge.tokens, model)
@@ -143,8 +175,63 @@ class Share:
         """All metrics, in Prometheus' text format."""
         return generate_latest(self._registry)
 
+    def now(self) -> dict[str, Any]:
+        """Read the sums since the start, the rates and the latencies of late."""
+        self.history.keep()
+        samples = self._samples()
+        counts = _counts(samples)
+        starts, increases = self.history.increases("hour", counts)
+        last_hour = increases.sum(axis=0)
+        requests = float(increases[-RATE_INTERVALS:, : len(OUTCOMES)].sum())
+        bounds = [(float(bound), number) for (bound,), number in samples["pets_certificate_bucket"].items()]
+        traces = samples["pets_question_traces_sum"]
+        models: dict[str, dict[str, Any]] = {}  # what each was asked and has cost
+        for name in MODEL_COLUMNS:
+            for (model,), amount in samples[f"pets_model_{name}_total"].items():
+                row = models.setdefault(model, {"model": model} | dict.fromkeys(MODEL_COLUMNS, 0))
+                row[name] = _number(amount)
+        return {
+            "totals": dict(zip(COLUMNS, map(_number, counts), strict=False)),
+            "requests_per_second": requests / max(SHORTEST_RATE_S, self.history.clock() - starts[-RATE_INTERVALS]),
+            "spent_per_second": self.history.per_second(BALANCE, counts),
+            "latency": {kind: quantiles(last_hour[buckets], REQUEST_SECONDS) for kind, buckets in LATENCIES.items()},
+            "open": int(samples["pets_open_questions"][()]),
+            "in_flight": int(samples["pets_traces_in_flight"][()]),
+            "first_answers": {
+                pattern: {"questions": int(number), "traces": int(traces[pattern,])}
+                for (pattern,), number in samples["pets_question_traces_count"].items()
+            },
+            "certificates": [
+                (bound, int(number - below)) for (_, below), (bound, number) in pairwise([(0, 0), *bounds[:-1]])
+            ],
+            "models": sorted(models.values(), key=lambda row: (-row["spent"], -row["requests"])),
+        }
+
+    def columns(self, span: str) -> dict[str, Any]:
+        """Read the last ``hour`` or ``day``: a column per quantity, None in intervals before the start."""
+        starts, increases = self.history.increases(span, _counts(self._samples()))
+        seconds, _ = RESOLUTIONS[span]
+        columns: dict[str, list[Any]] = {
+            name: [_number(count) for count in increases[:, index]] for index, name in enumerate(COLUMNS)
+        }
+        for kind, buckets in LATENCIES.items():
+            rows = [quantiles(row, REQUEST_SECONDS) for row in increases[:, buckets]]
+            columns[f"{kind}_p50"], columns[f"{kind}_p99"] = map(list, zip(*rows, strict=True))
+        before = sum(start + seconds <= self.history.started for start in starts)
+        known = {name: [None] * before + column[before:] for name, column in columns.items()}
+        return {"span": span, "seconds": seconds, "start": starts, **known}
+
+    def _samples(self) -> Samples:
+        samples: Samples = defaultdict(dict)
+        for family in self._registry.collect():
+            for sample in family.samples:
+                samples[sample.name][tuple(sample.labels.values())] = sample.value
+        return samples
+
     def _count(self, name: str, amount: float, *labels: str) -> None:
-        self._counter(name, *labels).inc(amount)  # which is shown from now on, with 0 too
+        counter = self._counter(name, *labels)  # which is shown from now on, with 0 too
+        if amount:
+            counter.inc(amount)
 
     def _model(self, name: str | None) -> str:
         """A model's name as a label, which is UTF-8; those beyond MAX_MODELS are counted together."""
@@ -155,6 +242,29 @@ class Share:
             return OTHER_MODELS
         self._models.add(name)
         return name
+
+
+def _counts(samples: Samples) -> Counts:
+    """What a history keeps: COLUMNS, the balance, and the buckets of LATENCIES, of requests that were answered."""
+    outcomes = dict.fromkeys(OUTCOMES, 0.0)
+    for (_, status), number in samples["pets_requests_total"].items():
+        outcomes[outcome_of(int(status))] += number
+    retries, *others = (
+        sum(samples[f"pets_{name}_total"].values())
+        for name in ("retries", "stops", "traces", "model_prompt_tokens", "model_tokens", "model_spent")
+    )
+    lost, balance = samples["pets_traces_total"].get(("lost",), 0.0), samples["pets_budget_spent"][()]
+    counts = [*outcomes.values(), retries, lost, *others, balance]
+    for kind in ("vote", "passthrough"):
+        seconds = samples["pets_request_seconds_bucket"].items()
+        buckets = [number for labels, number in seconds if labels[:2] == (kind, "answered")]
+        counts += buckets or [0.0] * BUCKETS
+    return np.array(counts)
+
+
+def _number(count: float) -> int | float:
+    """A count as a whole number; amounts of money have parts of one."""
+    return int(count) if float(count).is_integer() else float(count)
 
 
 class Metrics:
@@ -176,7 +286,7 @@ class Metrics:
         if self.drift is not None and metadata["warmup"] is not None:
             self.drift.see(NAMES.index(metadata["warmup"]))
         spent = 0 if vote.account.kind == "fallback" else vote.account.charged.spent
-        row = self.recent.add(vote, metadata, spent=self._ledger.shown(spent), now=self.share_of(None).stats.clock())
+        row = self.recent.add(vote, metadata, spent=self._ledger.shown(spent), now=self.share_of(None).history.clock())
         for share in self.shares_of(vote.account.key.name):
             share.record_vote(vote, metadata, row)
 

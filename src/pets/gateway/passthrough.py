@@ -25,7 +25,6 @@ from pets.prompts import Prompt, Sampling
 from pets.samplers.transport import MAX_REPLY_BYTES, split_lines
 
 LARGE_REPLY_BYTES = 1 << 18
-NO_KEEPALIVE_S = 3600.0  # between two looks at a request that passes through
 
 
 async def pass_through(state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
@@ -35,7 +34,7 @@ async def pass_through(state: GatewayState, exchange: Exchange, request: ApiRequ
     if not settings.passthrough:
         raise ApiError(f"This gateway votes: ask for {settings.prefix}NAME.", status=404, param="model")
     with state.place(state.plain_traces, key, request.traces):
-        await exchange.run_unless_gone(_serve(state, exchange, request, key, id), NO_KEEPALIVE_S, None)
+        await exchange.run_unless_gone(_serve(state, exchange, request, key, id))
 
 
 async def _serve(state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
@@ -123,16 +122,14 @@ class ReplyMeter:
         self._prompt, self._max_tokens, self._stream = prompt, max_tokens, request.stream
         has_choices, limit = request.path in CHOICE_PATHS, prompt.max_tokens
         self._hides_usage = has_choices and not self._ledger.currency.counts_traces and not request.include_usage
-        self._reader = (
-            ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=limit)
-            if has_choices
-            else UsageReader(
-                max_tokens=max_tokens, prompt_limit=limit, stream=self._stream, speaks=request.path == "/responses"
-            )
-        )
+        self._reader: ResponseReader | None  # none of a reply that cannot be read
+        if has_choices:
+            self._reader = ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=limit)
+        else:
+            speaks = request.path == "/responses"
+            self._reader = UsageReader(max_tokens=max_tokens, prompt_limit=limit, stream=self._stream, speaks=speaks)
         self._body = bytearray()
         self._size = 0  # of what was read
-        self._readable = True
 
     async def read(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The parts of a reply as they go on; when the last one has come, the request is settled."""
@@ -166,18 +163,19 @@ class ReplyMeter:
 
     def _read(self, data: bytes | bytearray) -> None:
         """Take in the whole body, or the data of an event."""
-        self._readable = self._readable and self._size <= MAX_REPLY_BYTES
-        if self._readable:
+        if self._size > MAX_REPLY_BYTES:
+            self._reader = None
+        if self._reader is not None:
             try:
                 self._reader.read(bytes(data))
             except SamplerError:  # the client's to see
-                self._readable = False
+                self._reader = None
 
     def _settle(self) -> None:
         """Settle by what was read, choices that nobody asked for too; a reply that cannot be read costs all that was
         held."""
         try:
-            completions = self._reader.completions(surplus=True) if self._readable else []
+            completions = [] if self._reader is None else self._reader.completions(surplus=True)
         except SamplerError:
             completions = []
         if not completions:

@@ -99,13 +99,9 @@ def vote_parts(metadata: dict[str, Any]) -> list[tuple[str, str, float]]:
         return parts
     counted = sum(votes for _, votes in ranked)
     no_answer = min(metadata["no_answer"] - metadata["failed"], metadata["traces"] - counted)
-    for kind, name, votes in (
-        ("no answer", "no answer", no_answer),
-        ("not counted", "lost or late", metadata["traces"] - counted - no_answer),
-    ):
-        if votes > 0:
-            parts.append((kind, name, votes))
-    return parts
+    parts.append(("no answer", "no answer", no_answer))
+    parts.append(("not counted", "lost or late", metadata["traces"] - counted - no_answer))
+    return [part for part in parts if part[2] > 0]
 
 
 def last_characters(text: str, characters: int) -> str:

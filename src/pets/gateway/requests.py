@@ -142,9 +142,8 @@ class ApiRequest:
         known = {"model", *TRACE_FIELDS, form.content, *form.token_limits, *form.fields}
         known -= PLAIN_FIELDS if voted else frozenset()
         for name, value in self.fields.items():
-            if value is None or name in allowed or name in known:
-                continue
-            if restricted or name in COSTLY_FIELDS:
+            is_known = value is None or name in allowed or name in known
+            if not is_known and (restricted or name in COSTLY_FIELDS):
                 whose = "A vote" if voted else "A plain request under a budget"
                 message = f"{whose} takes no field {name[:40]!r}: what it costs is not known. Leave it out."
                 raise ApiError(f"{message} {ask_operator(name)}", param=name[:40])

@@ -9,7 +9,7 @@ from typing import Any
 
 from pets.engine.progress import no_vote_words
 from pets.engine.question import Answer
-from pets.engine.submissions import SubmittedVote
+from pets.engine.submissions import VoteOutcome
 from pets.gateway.ledger import GatewayLedger, RequestAccount
 from pets.gateway.requests import ApiRequest
 
@@ -22,7 +22,7 @@ class AnsweredVote:
     """A voted request and what came of it."""
 
     request: ApiRequest
-    outcome: SubmittedVote
+    outcome: VoteOutcome
     account: RequestAccount
     answer: Answer
     seconds: float

@@ -79,8 +79,7 @@ DROP_WINDOWS = (  # $1: their prefixes; $2: of each the first that stays. Longer
 BEGIN_BALANCE = "INSERT INTO balances VALUES ($1, $2, 0) ON CONFLICT DO NOTHING"
 MOVE_BALANCES = (
     "UPDATE balances b SET spent = b.spent + t.spent, held = b.held + t.held "
-    "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS t (name, spent, held) WHERE b.name = t.name "
-    "RETURNING b.name, b.spent, b.held"
+    "FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS t (name, spent, held) WHERE b.name = t.name"
 )
 CHARGE = (
     "UPDATE ledger SET spent = held, delivered = 0 WHERE replica = $1 AND spent IS NULL "
@@ -180,7 +179,6 @@ class SharedStore(LedgerStore):
         )
 
     def balance_names(self) -> list[str]:
-        """The names of all balances."""
         return [name for (name,) in self.database.all("SELECT name FROM balances")]
 
     def commit(self, operations: Sequence[Operation]) -> StoreSnapshot:
@@ -221,7 +219,7 @@ class SharedStore(LedgerStore):
             self._rejoin()
             return StoreSnapshot()
         self._clock_offset_s = row[0] - time.time()
-        self.keys.refresh(self.database)
+        self.keys.refresh()
         replicas = others.fetchall()
         self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
         return StoreSnapshot(
@@ -230,7 +228,6 @@ class SharedStore(LedgerStore):
         )
 
     def end(self) -> None:
-        """As :meth:`LedgerStore.end`."""
         self.end_replica(self.replica)
 
     def end_replica(self, replica: int, beat: int | None = None) -> None:
@@ -266,7 +263,6 @@ class SharedStore(LedgerStore):
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make the function of the connection."""
         with self.database.transaction() as transaction:
             transaction.execute(WRITE)
 
@@ -332,9 +328,8 @@ def _rows(names: Sequence[str], operations: Sequence[Operation]) -> tuple[str, s
             limits = [MAX_BALANCE if limit is None else min(limit, MAX_BALANCE) for _, limit in row.limits]
             window = next((name for name, _ in row.limits if name.startswith(WINDOW)), None)
             # The model is a client's word, which may hold what the server's JSON refuses.
-            about = {name: getattr(row, name) for name in ("key", "request", "kind", "unit", "traces")}
-            used = {"tokens": row.tokens, "prompt_tokens": row.prompt_tokens, "rate_window": window, "day": row.day}
-            reservations.append(moved | about | used | {"limits": limits})
+            fields = row._replace(model="")._asdict()
+            reservations.append(fields | moved | {"limits": limits, "rate_window": window})
     return json.dumps(list(settlements.values())), json.dumps(reservations)
 
 

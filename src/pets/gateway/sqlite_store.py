@@ -72,7 +72,6 @@ class SQLiteStore(LedgerStore):
         self._is_checkpointed = True
 
     def open(self, currency: Currency, rate_limit: SpendRateLimit | None) -> tuple[int, StoreSnapshot]:
-        """As :meth:`LedgerStore.open`."""
         database = self.database
         with database.transaction() as transaction:
             transaction.execute(CHARGE_OPEN)
@@ -129,7 +128,6 @@ class SQLiteStore(LedgerStore):
             connection.execute(REMOVE_PROBE)
 
     def close(self) -> None:
-        """As :meth:`LedgerStore.close`."""
         self.reader.close()
         super().close()
         self._release()

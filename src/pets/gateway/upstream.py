@@ -99,20 +99,18 @@ class Upstream:
 
         Servers that list none, or whose list nobody has asked for yet, refuse for themselves.
         """
-        names = self._listed
+        names, now = self._listed, asyncio.get_running_loop().time()
+        tagged = f"{model}:latest"  # which Ollama's models are without saying so
         if self._local is not None:
             names = {self._local.weights.name}
         elif self._mixed and voted:
             names = {MIXTURE}
-        elif names and not names & {model, f"{model}:latest"}:  # Ollama's need no tag
-            now = asyncio.get_running_loop().time()
-            if now >= self._relist_at:
-                self._relist_at = now + RELIST_S
-                with contextlib.suppress(SamplerError):  # what was listed before still holds
-                    lists = [await sampler.models() for sampler in self.samplers]
-                    self._listed = self._own_names | {model["id"] for models in lists for model in models}
-            names = self._listed
-        if names and not names & {model, f"{model}:latest"}:
+        elif names and names.isdisjoint((model, tagged)) and now >= self._relist_at:
+            self._relist_at = now + RELIST_S
+            with contextlib.suppress(SamplerError):  # what was listed before still holds
+                lists = [await sampler.models() for sampler in self.samplers]
+                names = self._listed = self._own_names | {model["id"] for models in lists for model in models}
+        if names and names.isdisjoint((model, tagged)):
             shown = [repr(name) for name in sorted(names)]
             more = f" and {len(shown) - SHOWN_MODELS} more" if len(shown) > SHOWN_MODELS else ""
             message = f"There is no model {model!r}; this server has {', '.join(shown[:SHOWN_MODELS])}{more}."

@@ -1,12 +1,6 @@
 """An OpenAI-compatible endpoint that answers from recorded pools or known distributions, and misbehaves on demand.
 
-answers.py      what can be answered: a recorded pool, known answer distributions
-traces.py       the text of a trace, and its log-probabilities
-faults.py       what goes wrong and how often, and the limit on requests
-completions.py  requests, parsed and checked; responses: JSON and server-sent events
-model.py        MockModel: all of the above without a socket, and its statistics
-batches.py      OpenAI's Batch interface: files, and jobs that answer a file of requests
-server.py       the ASGI application; serve, and running for tests
+Begin with model.py: MockModel, which answers a request without a socket; server.py serves it.
 """
 
 from typing import TYPE_CHECKING

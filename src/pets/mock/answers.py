@@ -77,7 +77,6 @@ class PoolAnswers(AnswerSource):
         return self._trace(pooled, pooled.answers.index(votes.most_common(1)[0][0]) if votes else 0)
 
     def gold(self, question: str) -> str | None:
-        """As recorded."""
         gold: str | None = self._questions[question].gold
         return gold
 
@@ -109,7 +108,6 @@ class DistributionAnswers(AnswerSource):
         super().__init__(chances, tokens, seed)
 
     def draw(self, question: str, seed: int) -> TraceSpec:
-        """An answer with its probability."""
         left = _uniform(question, seed, self._seed)
         for answer, chance in self._questions[question].items():
             left -= chance

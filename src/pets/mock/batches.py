@@ -22,8 +22,10 @@ from pets.openai.fields import json_value, object_field, whole_number
 
 MAX_ERRORS = 20  # of a file that is not valid, told
 ENDPOINTS = {"/v1/chat/completions": True, "/v1/completions": False}  # whether it is a chat's
-EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
-CANCELLED = ("batch_cancelled", "This request was not executed: the batch was cancelled.")
+NOT_EXECUTED = {
+    "expired": "This request could not be executed before the completion window expired.",
+    "cancelled": "This request was not executed: the batch was cancelled.",
+}
 WINDOW_S = 24 * 3600
 JOB_FAULTS: tuple[BatchFault, ...] = ("batch_expired", "batch_partial", "batch_invalid")
 
@@ -38,21 +40,11 @@ class StoredFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """One request of a job: its response and when it is there, or why it failed."""
-
-    custom_id: str
-    response: CompletionResponse | None = None
-    seconds: float = 0.0
-    error: ApiError | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Job:
-    """A job: the batch object that clients see, its lines, and when all of them are ready."""
+    """A job: the batch object that clients see, what comes of each request, and when all of them are ready."""
 
     batch: dict[str, Any]
-    lines: Sequence[_Line]
+    replies: Mapping[str, CompletionResponse | ApiError]
     begun: float
     ready_s: float  # after the beginning
     faults: frozenset[BatchFault]
@@ -79,13 +71,11 @@ class MockBatches:
         return self._keep(name, purpose, content)
 
     def file(self, id: str) -> StoredFile:
-        """A file by its id."""
         if id not in self._files:
             raise ApiError(f"No such File object: {id[:80]}", param="id", status=404)
         return self._files[id]
 
     def delete(self, id: str) -> dict[str, Any]:
-        """Forget a file."""
         self.file(id)
         del self._files[id]
         return {"id": id, "object": "file", "deleted": True}
@@ -117,7 +107,7 @@ class MockBatches:
         requests, errors = _checked_lines(file.content.splitlines(), endpoint)
         if "batch_invalid" in faults:
             errors = [_error("invalid_request", "This file cannot be used (on purpose).", None)]
-        lines = [] if errors else [self._run(id, body, ENDPOINTS[endpoint]) for id, body in requests]
+        replies = {} if errors else {id: self._run(body, ENDPOINTS[endpoint]) for id, body in requests.items()}
         batch: dict[str, Any] = {
             "id": f"batch_{secrets.token_hex(12)}",
             "object": "batch",
@@ -131,11 +121,11 @@ class MockBatches:
             "created_at": now,
             "failed_at" if errors else "in_progress_at": now,
             "expires_at": now + WINDOW_S,
-            "request_counts": {"total": len(lines), "completed": 0, "failed": 0},
+            "request_counts": {"total": len(replies), "completed": 0, "failed": 0},
             "metadata": object_field(fields, "metadata") or None,
         }
-        ready_s = max((line.seconds for line in lines), default=0.0) + self._mock.faults.batch_seconds
-        self._jobs[batch["id"]] = _Job(batch, lines, self._clock(), ready_s, faults)
+        ready_s = max(map(self._seconds, replies.values()), default=0.0) + self._mock.faults.batch_seconds
+        self._jobs[batch["id"]] = _Job(batch, replies, self._clock(), ready_s, faults)
         self._mock.stats.batches += 1
         return batch
 
@@ -148,14 +138,15 @@ class MockBatches:
         job = self._looked_at(id)
         if job.batch["status"] != "in_progress":
             raise ApiError(f"Cannot cancel a batch with status '{job.batch['status']}'.", status=409)
-        self._end(job, "cancelled", [line.seconds <= self._clock() - job.begun for line in job.lines], CANCELLED)
+        elapsed_s = self._clock() - job.begun
+        self._end(job, "cancelled", [self._seconds(reply) <= elapsed_s for reply in job.replies.values()])
         return job.batch
 
     def jobs(self, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the jobs, the newest first."""
         return _page(query, [self._looked_at(id).batch for id in reversed(self._jobs)], 100)
 
-    def _run(self, custom_id: str, body: Mapping[str, Any], chat: bool) -> _Line:
+    def _run(self, body: Mapping[str, Any], chat: bool) -> CompletionResponse | ApiError:
         mock = self._mock
         try:
             request = mock.parse(json.dumps(body).encode(), chat)
@@ -166,9 +157,13 @@ class MockBatches:
                 mock.stats.faults["batch_error"] += 1
                 raise ApiError("The server had an error (on purpose).", status=500)
         except ApiError as error:
-            return _Line(custom_id, error=error)
+            return error
         response, _ = mock.respond(request)
-        return _Line(custom_id, response, max(map(mock.seconds, response.choices)))
+        return response
+
+    def _seconds(self, reply: CompletionResponse | ApiError) -> float:
+        """How long a request takes; one that fails takes no time."""
+        return 0.0 if isinstance(reply, ApiError) else max(map(self._mock.seconds, reply.choices))
 
     def _looked_at(self, id: str) -> _Job:
         """A job, ended if its time has come."""
@@ -177,27 +172,27 @@ class MockBatches:
             raise ApiError(f"No batch found with id '{id[:80]}'.", status=404)
         if job.batch["status"] == "in_progress" and self._clock() - job.begun >= job.ready_s:
             if "batch_expired" in job.faults:
-                self._end(job, "expired", [index % 2 == 0 for index in range(len(job.lines))], EXPIRED)
+                self._end(job, "expired", [index % 2 == 0 for index in range(len(job.replies))])
             else:
-                self._end(job, "completed", [True] * len(job.lines))
+                self._end(job, "completed", [True] * len(job.replies))
         return job
 
-    def _end(self, job: _Job, status: Ending, ready: Sequence[bool], left: tuple[str, str] = EXPIRED) -> None:
+    def _end(self, job: _Job, status: Ending, ready: Sequence[bool]) -> None:
         """Write what came to the output file and what did not to that of errors, and count what is charged."""
         output, errors, completed = list[bytes](), list[bytes](), 0
-        for line, is_ready in zip(job.lines, ready, strict=True):
+        for (id, reply), is_ready in zip(job.replies.items(), ready, strict=True):
             if not is_ready:
-                errors.append(self._result(line.custom_id, None, {"code": left[0], "message": left[1]}))
-            elif line.response is None:
-                assert line.error is not None
-                errors.append(self._result(line.custom_id, (line.error.status, line.error.body()), None))
+                error = {"code": f"batch_{status}", "message": NOT_EXECUTED[status]}
+                errors.append(self._result(id, None, error))
+            elif isinstance(reply, ApiError):
+                errors.append(self._result(id, (reply.status, reply.body()), None))
             elif "batch_partial" in job.faults and completed % 2:
                 completed += 1
-                self._mock.count_lost(line.response)
+                self._mock.count_lost(reply)
             else:
                 completed += 1
-                self._mock.count_served(line.response)
-                output.append(self._result(line.custom_id, (200, line.response.whole()), None))
+                self._mock.count_served(reply)
+                output.append(self._result(id, (200, reply.whole()), None))
         job.batch.update({"status": status, f"{status}_at": int(time.time())})
         job.batch["request_counts"] |= {"completed": completed, "failed": len(errors)}
         for name, lines in (("output", output), ("error", errors)):
@@ -226,11 +221,9 @@ def _page(query: Mapping[str, str], rows: list[dict[str, Any]], most: int) -> di
     return {"object": "list", "data": page, **ends, "has_more": start + limit < len(rows)}
 
 
-def _checked_lines(
-    lines: Sequence[bytes], endpoint: str
-) -> tuple[list[tuple[str, Mapping[str, Any]]], list[dict[str, Any]]]:
+def _checked_lines(lines: Sequence[bytes], endpoint: str) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     """The requests of a file, each under its id, and what is wrong with it."""
-    requests: dict[str, Mapping[str, Any]] = {}
+    requests: dict[str, dict[str, Any]] = {}
     errors: list[dict[str, Any]] = []
     if not lines:
         errors.append(_error("empty_file", "The batch file is empty.", None))
@@ -254,7 +247,7 @@ def _checked_lines(
             errors.append(_error("duplicate_custom_id", "This custom_id came before.", number, "custom_id"))
         else:
             requests[custom_id] = body
-    return list(requests.items()), errors[:MAX_ERRORS]
+    return requests, errors[:MAX_ERRORS]
 
 
 def _error(code: str, message: str, line: int | None, param: str | None = None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Both endpoints are the same here. Unknown fields are passed over.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Any
 
 from pets.mock.traces import TraceSpec, TraceText, chat_content, completion_form, completion_logprobs
@@ -166,7 +166,6 @@ class CompletionResponse:
         return f'"content":{json.dumps(json_answer(choice.spec))}' if self.request.json else None
 
     def finish(self, index: int) -> str:
-        """Why a choice ended."""
         calls = self.request.function is not None and self.structured(index) is not None
         return "tool_calls" if calls else self.choices[index].finish
 
@@ -190,11 +189,8 @@ class CompletionResponse:
     def steps(self) -> Iterator[str]:
         """The events of a stream: one string per step, in which every choice that goes on gives one token."""
         streams = [self._events(index, choice) for index, choice in enumerate(self.choices)]
-        while streams:
-            pairs = [(stream, event) for stream in streams if (event := next(stream, None)) is not None]
-            streams = [stream for stream, _ in pairs]
-            if pairs:
-                yield "".join(event for _, event in pairs)
+        for events in zip_longest(*streams, fillvalue=""):
+            yield "".join(events)
 
     def last(self) -> str:
         """What ends a stream after its steps."""

@@ -65,8 +65,7 @@ class MockModel:
     0
     """
 
-    stops = True
-    """Whether it stops writing when a client has gone."""
+    stops = True  # writing when a client has gone
 
     def __init__(
         self,
@@ -172,7 +171,6 @@ class MockModel:
         return random.Random(f"{what} {self.seed} {number} {request.seed} {request.prompts}")
 
     def seconds(self, choice: TraceText) -> float:
-        """How long a trace takes."""
         return choice.tokens / self.tokens_per_second if self.tokens_per_second else 0.0
 
     def count_served(self, response: CompletionResponse) -> None:

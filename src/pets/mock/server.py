@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from email import message_from_bytes
 from email.message import Message
-from functools import partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,11 +21,11 @@ from pets.mock.batches import MockBatches
 from pets.mock.completions import DONE, ERROR, CompletionResponse, check_model
 from pets.mock.faults import FatalFault
 from pets.mock.model import MockModel
-from pets.openai.asgi import CLOSE_CONNECTION, IS_CLOSING, JSON, ClientGoneError, Exchange
+from pets.openai.asgi import JSON, ClientGoneError, Exchange
 from pets.openai.batch import MAX_FILE_BYTES
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
-from pets.openai.serving import BoundedProtocol, ConnectionLimits, Server, foreground, in_thread, server_config
+from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread, server_config
 
 RUNNING = "vllm:num_requests_running"  # at /metrics, where clients look whether a server stops
 STREAM_BATCH_CHARACTERS = 32 << 10  # sent at once when nothing makes a stream wait
@@ -104,7 +103,6 @@ class _Page:
         self._mock, self._answer = mock, answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         exchange = Exchange(scope, receive, send)
         try:
             if scope["path"].startswith("/v1/"):
@@ -171,7 +169,6 @@ class _Completions:
         self._mock, self._chat = mock, chat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         mock = self._mock
         mock.stats.requests += 1
         exchange = Exchange(scope, receive, send)
@@ -301,22 +298,14 @@ def _authorize(mock: MockModel, scope: Scope) -> None:
 
 async def _unknown_url(request: Request, error: Exception) -> Response:
     """Unknown paths and methods, in OpenAI's form."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
+    assert isinstance(error, HTTPException)
     message = f"Unknown request URL: {request.method} {request.url.path}."
-    body = ApiError(message, status=status, code="unknown_url").body()
-    return Response(body, status, media_type="application/json")
-
-
-class _Protocol(BoundedProtocol):
-    """A bounded connection, which also tells the application how to close it, and when it is: ASGI has no words."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.app_state = self.app_state | {CLOSE_CONNECTION: transport.close, IS_CLOSING: transport.is_closing}
+    body = ApiError(message, status=error.status_code, code="unknown_url").body()
+    return Response(body, error.status_code, media_type="application/json")
 
 
 def _server(mock: MockModel | ASGIApp) -> Server:
     limits = ConnectionLimits(connections=sys.maxsize)  # as many as there are files: load tests want them
     served = app(mock) if isinstance(mock, MockModel) else mock
-    config = server_config(served, partial(_Protocol, limits), 1, lifespan="off", log_level="critical")
+    config = server_config(served, limits.protocol, 1, lifespan="off", log_level="critical")
     return Server(config, abrupt=True)

@@ -61,12 +61,10 @@ class TraceText:
 
     @property
     def text(self) -> str:
-        """All of it."""
         return "".join(self.pieces)
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has."""
         return len(self.pieces)
 
 

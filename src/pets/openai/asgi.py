@@ -12,8 +12,7 @@ from pets.openai.errors import ApiError
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-CLOSE_CONNECTION, IS_CLOSING = "pets.close", "pets.is_closing"
-"""The names in a scope's state of a server's functions: close the connection, and whether that is under way."""
+TRANSPORT = "pets.transport"  # the name of the connection in a scope's state: ASGI has no words for its end
 JSON = (b"content-type", b"application/json")
 Result = TypeVar("Result")
 
@@ -52,7 +51,7 @@ class Exchange:
                         raise ApiError(f"The body is over {max_bytes} bytes.", status=413)
         except TimeoutError:
             raise ApiError(f"The body took over {timeout_s:g} seconds.", status=408) from None
-        return b"".join(parts) if len(parts) > 1 else parts[0]
+        return b"".join(parts)
 
     async def respond(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
         """Send a complete JSON response."""
@@ -60,11 +59,9 @@ class Exchange:
         await self.send(body, end=True)
 
     async def respond_error(self, error: ApiError) -> None:
-        """Send an error, in OpenAI's form."""
         await self.respond(error.status, error.body(), error.headers())
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Send status and headers."""
         self.status = status
         headers = [*headers, *self._own_headers]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
@@ -81,7 +78,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body, "more_body": not end})
 
     async def run_unless_gone(
-        self, work: Coroutine[Any, Any, Result], every_s: float, keepalive: bytes | None
+        self, work: Coroutine[Any, Any, Result], keepalive: bytes | None = None, every_s: float | None = None
     ) -> Result:
         """The result of the work, which is cancelled when the client goes; a keep-alive goes out every ``every_s``.
 
@@ -112,19 +109,19 @@ class Exchange:
         return False
 
     async def wait_gone(self) -> None:
-        """Wait until the client has gone."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
     @property
     def is_closing(self) -> bool:
         """Whether what is sent now would not arrive, as far as the server tells."""
-        return bool(self._scope.get("state", {}).get(IS_CLOSING, bool)())
+        transport = self._scope.get("state", {}).get(TRANSPORT)
+        return transport is not None and transport.is_closing()
 
     async def drop(self) -> None:
         """Close the connection, whatever was promised in the headers; the server must have left the means to do so."""
-        close = self._scope.get("state", {}).get(CLOSE_CONNECTION)
-        if close is None:
+        transport = self._scope.get("state", {}).get(TRANSPORT)
+        if transport is None:
             raise ConnectionAbortedError("the connection is to be closed, which this server cannot do")
-        close()
+        transport.close()
         await self.wait_gone()

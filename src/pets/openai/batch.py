@@ -113,8 +113,7 @@ class BatchReplies:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the object)
         self._places: dict[str, tuple[int, int]] = {}
         self._end = 0
-        self.failed = 0
-        """How many of them are errors."""
+        self.failed = 0  # how many of them are errors
         self.first_error = ""
 
     def __enter__(self) -> "BatchReplies":

@@ -31,14 +31,11 @@ class ApiError(PetsError):
         self.message, self.status, self.param, self.code = message, status, param, code
         self.retry_after, self.should_retry = retry_after, should_retry
 
-    def to_plain(self) -> dict[str, object]:
-        """The error object that an OpenAI client expects."""
-        kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
-
     def body(self) -> bytes:
-        """The same as JSON."""
-        return json.dumps(self.to_plain()).encode()
+        """The error object that an OpenAI client expects, as JSON."""
+        kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+        error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return json.dumps({"error": error}).encode()
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The headers that say whether and when to come back."""

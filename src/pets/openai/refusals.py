@@ -82,7 +82,6 @@ class RefusedFields:
 
     @property
     def names(self) -> list[str]:
-        """What has been refused, by name."""
         return sorted(self._names)
 
     def without(self, body: Mapping[str, Any]) -> dict[str, Any]:

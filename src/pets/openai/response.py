@@ -493,9 +493,9 @@ class EventReader:
             raise ReplyError(f"the server's stream has over {MAX_IDLE_BYTES} bytes between two events.")
 
 
-class UsageReader:
-    """Reads what a reply without choices says of its tokens: that of ``/responses``, whole or as a stream, and of
-    ``/embeddings``, which says nothing (``speaks=False``).
+class UsageReader(ResponseReader):
+    """Reads a reply without choices as one trace: that of ``/responses``, whole or as a stream, and of ``/embeddings``,
+    which says nothing (``speaks=False``).
 
     >>> reader = UsageReader(max_tokens=50, prompt_limit=9)
     >>> reader.read('{"status": "completed", "output": [], "usage": {"input_tokens": 5, "output_tokens": 7}}')
@@ -505,35 +505,28 @@ class UsageReader:
     """
 
     def __init__(self, *, max_tokens: int, prompt_limit: int, stream: bool = False, speaks: bool = True) -> None:
-        self._max_tokens, self._prompt_limit, self._stream, self._speaks = max_tokens, prompt_limit, stream, speaks
-        self._reply: Mapping[str, Any] = {}
+        super().__init__(1, Sampling(max(1, max_tokens)), prompt_limit=prompt_limit)
+        self._stream, self._speaks = stream, speaks
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream, whose last one holds the whole reply."""
-        data = json_reply(text)
+        reply = json_reply(text)
         if self._stream:
-            ends = isinstance(data, dict) and data.get("type") in LAST_EVENTS
-            data = data.get("response") if ends else None
-        if isinstance(data, dict):
-            self._reply = data
-
-    def completions(self, *, surplus: bool = False) -> list[Completion]:
-        """The reply as one trace; one that did not come to its end raises ``ReplyError``."""
-        usage = self._reply.get("usage")
-        if not self._reply or (usage is None and self._reply.get("status", "completed") not in ENDED):
-            raise ReplyError("the server's reply does not come to an end.")
-        told_prompt = token_count(usage, "input_tokens") or token_count(usage, "prompt_tokens") or None
-        details = usage.get("input_tokens_details") if isinstance(usage, Mapping) else None
-        told, prompt, size = token_count(usage, "output_tokens"), told_prompt, _said(self._reply.get("output"))
-        if not self._speaks:
-            told = 0
-        elif not told or is_too_few(told, size):
-            told = None
-        prompt = None if told_prompt is None else min(told_prompt, self._prompt_limit)
-        tokens = None if told is None else min(told, self._max_tokens)
-        claimed_more = (told or 0) > self._max_tokens or (told_prompt or 0) > self._prompt_limit
-        cached = min(token_count(details, "cached_tokens") or 0, prompt or 0)
-        return [Completion("", "stop", tokens, prompt, None, None, size, claimed_more, cached)]
+            ends = isinstance(reply, dict) and reply.get("type") in LAST_EVENTS
+            reply = reply.get("response") if ends else None
+        if not isinstance(reply, dict):
+            return
+        self._choices.clear()
+        usage = reply.get("usage")
+        if reply and (usage is not None or reply.get("status", "completed") in ENDED):
+            told: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
+            chat_usage = {
+                "completion_tokens": (told.get("output_tokens") or None) if self._speaks else 0,
+                "prompt_tokens": told.get("input_tokens") or told.get("prompt_tokens"),
+                "prompt_tokens_details": told.get("input_tokens_details"),
+            }
+            choice = {"text": "".join(_said(reply.get("output"))), "finish_reason": "stop"}
+            self._take({"choices": [choice], "usage": chat_usage}, text)
 
 
 def json_reply(text: str | bytes) -> Any:
@@ -544,17 +537,16 @@ def json_reply(text: str | bytes) -> Any:
         raise ReplyError(f"the server's reply is not JSON: {excerpt(text)}") from error
 
 
-def _said(output: object) -> int:
-    """The bytes of what the items of a reply of ``/responses`` say: texts, and arguments of calls."""
-    size, stack = 0, [output]
+def _said(output: object) -> Iterator[str]:
+    """What the items of a reply of ``/responses`` say: texts, and arguments of calls."""
+    stack = [output]
     while stack:
         part = stack.pop()
         if isinstance(part, Mapping):
-            size += sum(text_bytes(text) for name in SAID if isinstance(text := part.get(name), str))
+            yield from (text for name in SAID if isinstance(text := part.get(name), str))
             stack += part.values()
         elif isinstance(part, list):
             stack += part
-    return size
 
 
 def is_transient(status: int) -> bool:

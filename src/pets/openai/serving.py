@@ -9,6 +9,7 @@ read.
 import asyncio
 import contextlib
 import itertools
+import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from pets.errors import InputError, PetsError
+from pets.openai.asgi import TRANSPORT
 from pets.openai.errors import ApiError
 
 STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
@@ -40,7 +42,6 @@ class Server(uvicorn.Server):
         self.ready: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn does it, and then say so."""
         await super().startup(sockets)
         self.ready()
 
@@ -86,7 +87,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._limits = limits
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
-        self._unread_bytes = 0  # when the write timer was set
         self._answering: RequestResponseCycle | None = None  # `cycle` is the latest, which may wait behind it
         self._reads_no_more = False  # there were too many requests
         self._head_bytes = 0  # of the request line and the headers so far
@@ -96,6 +96,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request, in place of another connection where there is no room."""
         super().connection_made(transport)
+        self.app_state = self.app_state | {TRANSPORT: transport}
         transport.set_write_buffer_limits(0)  # `pause_writing` is called for all that the client has not taken at once
         if len(self.connections) > self._limits.connections:
             oldest = next(itertools.chain(self._limits.idle, self._limits.unread), None)
@@ -107,7 +108,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free what the connection had."""
         self._disarm()
         self._limits.idle.pop(self, None)
         self.resume_writing()
@@ -141,12 +141,10 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the URL."""
         self._count_head(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, or a trailer."""
         self._count_head(len(name) + len(value) + HEADER_FRAMING_BYTES)
         super().on_header(name, value)
 
@@ -159,13 +157,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._answering = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         self._framing_bytes -= len(body)
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is there, all of it."""
         self._framing_bytes = self._body_bytes = 0
         super().on_message_complete()
 
@@ -190,23 +186,20 @@ class BoundedProtocol(HttpToolsProtocol):
         """The client has not taken all of a reply: the application waits, but not for ever."""
         super().pause_writing()
         self._limits.unread[self] = None
-        self._watch_writing()
+        self._watch_writing(math.inf)
 
     def resume_writing(self) -> None:
-        """The client has taken it."""
         super().resume_writing()
         self._limits.unread.pop(self, None)
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
 
-    def _watch_writing(self) -> None:
-        self._unread_bytes = self.transport.get_write_buffer_size()
-        self._write_timer = self.loop.call_later(self._limits.write_seconds, self._writing_is_late)
-
-    def _writing_is_late(self) -> None:
-        if self.transport.get_write_buffer_size() <= self._unread_bytes - self._limits.write_bytes:
-            self._watch_writing()
+    def _watch_writing(self, bytes_before: float) -> None:
+        """Look again in ``write_seconds``, unless too much is left of what was unread ``write_seconds`` ago."""
+        unread = self.transport.get_write_buffer_size()
+        if unread <= bytes_before - self._limits.write_bytes:
+            self._write_timer = self.loop.call_later(self._limits.write_seconds, self._watch_writing, unread)
         else:
             self._abort()
 
@@ -230,16 +223,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._close()
 
     def _arm(self) -> None:
-        self._head_timer = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
+        seconds = self._limits.head_seconds
+        late = HTTPStatus.REQUEST_TIMEOUT, f"The headers took over {seconds:g} seconds."
+        self._head_timer = self.loop.call_later(seconds, self._refuse, *late)
 
     def _disarm(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-    def _head_is_late(self) -> None:
-        message = f"The headers took over {self._limits.head_seconds:g} seconds."
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, message)
 
     def _close(self) -> None:
         self._disarm()

@@ -10,14 +10,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pets.errors import PoolError
 from pets.prompts import is_cut
 from pets.tabular import FileRow, Record
-from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json
+from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json, too_large
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
@@ -73,25 +72,18 @@ def joined_seeds(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return files
 
 
-def pool_records(rows: Iterable[FileRow], fields: Mapping[str, str] | None = None) -> Iterator[FileRow]:
+def pool_records(rows: Iterable[FileRow], fields: Mapping[str, str] | None = None) -> Iterable[FileRow]:
     """The questions of a pool, whatever its rows are; rows with a problem are handed on."""
-    remaining = iter(rows)
-    before: list[FileRow] = []
-    for row in remaining:
-        before.append(row)
-        if not row.problem and isinstance(row.value, dict):
-            break
-    rows = chain(before, remaining)
-    first = before[-1].value if before and not before[-1].problem else None
-    fields = fields or {}
-    questions = (_mapped(row, fields) for row in rows) if fields else iter(rows)
-    if not isinstance(first, dict):
+    rows, fields = list(rows), fields or {}
+    questions = [_mapped(row, fields) for row in rows] if fields else rows
+    at = next((at for at, row in enumerate(rows) if not row.problem and isinstance(row.value, dict)), None)
+    if at is None:
         return questions
-    ours = renamed(_mapped(before[-1], fields).value)
+    first, ours = rows[at].value, renamed(questions[at].value)
     if any(isinstance(listed(ours.get(name)), list) for name in ("answers", "texts")):
         return questions
     if {"budget", "response", "correct"} <= first.keys():
-        return iter([FileRow(before[-1].place, None, WINNERS)])
+        return [FileRow(rows[at].place, None, WINNERS)]
     if "doc_id" in first and ("resps" in first or "filtered_resps" in first):
         return grouped(rows, _lm_eval_traces)
     columns = columns_of(first, TRACE_NAMES, fields)
@@ -243,10 +235,7 @@ def zipped_samples(path: Path, max_unpacked_bytes: int | None = None) -> Iterato
                 raw = _unpacked(archive, member, left + 1)
                 left -= len(raw)
                 if left < 0:
-                    raise PoolError(
-                        f'pool "{path.name}" cannot be read (it unpacks to over {limit} bytes, far more than its '
-                        "size; unpack it yourself if that is right)."
-                    )
+                    raise PoolError(f'pool "{path.name}" cannot be read ({too_large(limit)}).')
                 value, problem = parse_json(raw)
                 yield FileRow(name.removeprefix("samples/"), value, problem)
     except FileNotFoundError:

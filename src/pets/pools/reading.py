@@ -1,31 +1,19 @@
 """Reads recorded pools: every format, the paper's own records, the pools that ship; problems are told with a place."""
 
-import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pets import tabular
 from pets.arguments import checked
-from pets.confidence import KINDS
 from pets.confidence import Kind as Metric
 from pets.errors import InputError, PoolError
 from pets.patterns import Pattern
 from pets.pools import formats
 from pets.pools.question import RESAMPLE, Pool, PooledQuestion
-from pets.tabular.reading import (
-    REPAIR,
-    FileRow,
-    Table,
-    as_json,
-    listed,
-    parse_json,
-    plain_record,
-    read_rows,
-    table_records,
-)
+from pets.tabular import FileRow, read_rows, suffix_of
+from pets.tabular.reading import REPAIR, Table, as_json, as_text, listed, parse_json, plain_record, table_records
 
 SUFFIXES = (".jsonl.gz", ".jsonl", ".json", ".parquet")
 """What a pool is written as, and what stands for one in a folder."""
@@ -74,6 +62,7 @@ def read_pool(
     return Pool(_stem(path), tuple(questions), _kind(path), messages)
 
 
+@checked
 def from_frame(
     frame: Any, name: str = "frame", *, confidence: Metric = "tail", fields: Mapping[str, str] | None = None
 ) -> Pool:
@@ -185,12 +174,12 @@ def _shipped(path: Path) -> Path:
 
 
 def _stem(path: Path) -> str:
-    return path.resolve().name if path.is_dir() else path.name[: -len(suffix_of(path))]
+    return path.resolve().name if path.is_dir() else path.name[: -len(pool_suffix(path))]
 
 
-def suffix_of(path: Path) -> str:
+def pool_suffix(path: Path) -> str:
     """Which of the suffixes the file has."""
-    if suffix := tabular.suffix_of(path, READ_SUFFIXES):
+    if suffix := suffix_of(path, READ_SUFFIXES):
         return suffix
     raise PoolError(
         f"{pool_name(path)}: its format is unknown; pools end in {', '.join(READ_SUFFIXES)}. Rename or convert it."
@@ -201,31 +190,28 @@ def _gathered(
     rows: Iterable[FileRow], metric: Metric, source: str
 ) -> tuple[list[PooledQuestion], list[tuple[str, str]]]:
     """The good questions, and what is wrong with the others; ``source`` is what messages call that they come from."""
-    if metric not in KINDS:
-        raise InputError(f"confidence is one of {', '.join(KINDS)}; got {metric!r}.")
     questions: dict[str, PooledQuestion] = {}
     problems: list[tuple[str, str]] = []
     places: dict[str, str] = {}
     for number, (place, record, problem) in enumerate(rows, 1):
         try:
-            question = None if problem else _question(record, metric, number)
+            if problem:
+                raise PoolError(problem)
+            question = _question(record, metric, number)
+            if above := places.get(question.id):
+                repeated = f'"id" is {as_json(question.id)}, as on {above}; ids are unique'
+                raise PoolError(f"{repeated}. Rename one or drop the line.")
+            places[question.id], questions[question.id] = place, question
         except PoolError as error:
-            question, problem = None, str(error)
-        if question and question.id in places:
-            repeated = f'"id" is {as_json(question.id)}, as on {places[question.id]}; ids are unique'
-            problem = f"{repeated}. Rename one or drop the line."
-        if problem or question is None:
-            problems.append((place, problem))
-            continue
-        places[question.id], questions[question.id] = place, question
+            problems.append((place, str(error)))
     if not questions and not problems:
         raise PoolError(f"{source} holds no question; a pool has at least one. Record it again.")
     return list(questions.values()), problems
 
 
-def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] | None) -> Iterator[FileRow]:
+def _rows(path: Path, max_unpacked_bytes: int | None, fields: Mapping[str, str] | None) -> Iterable[FileRow]:
     """The questions of a pool file, whatever its format."""
-    if not path.is_dir() and suffix_of(path) == ".eval":
+    if not path.is_dir() and pool_suffix(path) == ".eval":
         return formats.grouped(formats.zipped_samples(path, max_unpacked_bytes), formats.inspect_traces)
     read = partial(read_rows, noun="pool", error=PoolError, max_unpacked_bytes=max_unpacked_bytes)
     if seeds := formats.seed_files(path):
@@ -256,24 +242,24 @@ def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
     if texts is None and answers and all(answer is None for answer in answers):
         failure = f"all {len(answers)} traces failed (every answer is null); no vote exists to agree with"
         raise PoolError(f"{failure}. {RESAMPLE}")
-    tokens, cut, confidence = (_list(record, name) for name in ("tokens", "cut", "confidence"))
     kinds = record.get("confidences") or {}  # Parquet has null where there are none
     if not isinstance(kinds, dict):
         raise PoolError(f'"confidences" is {as_json(kinds)}; expected an object with a list for each kind. {REPAIR}')
-    lists = {str(kind): values for kind in kinds if (values := _list(kinds, kind)) is not None}
+    lists = {str(kind): values for kind in kinds if (values := _floats(kinds, kind)) is not None}
+    confidence = _floats(record, "confidence")
     if lists and confidence is None:
         if metric not in lists:
             raise PoolError(f'"confidences" has {", ".join(lists)} and not {metric}. Choose one of these.')
         confidence = lists[metric]
     return PooledQuestion(
-        id=str(number) if record.get("id") is None else _text(record["id"], '"id"') or "",
+        id=str(number) if record.get("id") is None else as_text(record["id"], '"id"', PoolError) or "",
         answers=(None,) * len(texts or ()) if answers is None else answers,
-        gold=_text(record.get("gold"), '"gold"'),
-        tokens=None if tokens is None else tuple(tokens),
-        confidence=None if confidence is None else tuple(map(_float, confidence)),
-        confidences={kind: tuple(map(_float, values)) for kind, values in lists.items()},
+        gold=as_text(record.get("gold"), '"gold"', PoolError),
+        tokens=_list(record, "tokens"),
+        confidence=confidence,
+        confidences=lists,
         texts=texts,
-        cut=None if cut is None else tuple(cut),
+        cut=_list(record, "cut"),
     )
 
 
@@ -283,7 +269,7 @@ def _texts(record: Mapping[str, Any], key: str) -> tuple[str | None, ...] | None
     if values is None:
         return None
     texts = (formats.content_text(v["content"]) if isinstance(v, dict) and "content" in v else v for v in values)
-    return tuple(_text(text, f"{key}[{at}]") for at, text in enumerate(texts))
+    return tuple(as_text(text, f"{key}[{at}]", PoolError) for at, text in enumerate(texts))
 
 
 def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
@@ -307,25 +293,19 @@ def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
     return ours
 
 
-def _list(record: Mapping[str, Any], key: str) -> list[Any] | None:
+def _list(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
     values = listed(record.get(key))
     if values is None or isinstance(values, list):
-        return values
+        return None if values is None else tuple(values)
     raise PoolError(f'"{key}" is {as_json(values)}; expected a list with one entry per trace. {REPAIR}')
 
 
-def _text(value: object, where: str) -> str | None:
-    """A string as it stands, a number as Python writes it."""
-    if value is None or isinstance(value, str):
-        return value
-    if type(value) is int or (type(value) is float and math.isfinite(value)):
-        return str(value)
-    raise PoolError(f"{where} is {as_json(value)}; expected a string, a number or null. {REPAIR}")
-
-
-def _float(value: Any) -> Any:
+def _floats(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
     """JSON writes 20.0 as 20 if it likes; what is no number, or too large for one, is left to be refused."""
-    return float(value) if type(value) is int and value.bit_length() <= 1023 else value
+    values = _list(record, key)
+    if values is None:
+        return None
+    return tuple(float(v) if type(v) is int and v.bit_length() <= 1023 else v for v in values)
 
 
 def _kind(path: Path) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pets._extras import require
 from pets.errors import PoolError
 from pets.pools.question import Pool, PooledQuestion
-from pets.pools.reading import SUFFIXES, pool_name, suffix_of
+from pets.pools.reading import SUFFIXES, pool_name, pool_suffix
 from pets.tabular import atomic_write
 
 
@@ -18,7 +18,7 @@ def write_pool(pool: Pool, path: str | os.PathLike[str]) -> None:
     What is read back is equal; name and kind belong to the file's name and to its folder's manifest.
     """
     path = Path(path)
-    suffix = suffix_of(path)
+    suffix = pool_suffix(path)
     if suffix not in SUFFIXES:
         raise PoolError(f"{pool_name(path)}: pools are written as {', '.join(SUFFIXES)}. Rename it.")
     try:

@@ -22,7 +22,7 @@ from pets.errors import InputError, PetsError, SpecError
 from pets.prompts import Message, Prompt, Sampling
 from pets.registry import answer_types, make_answer_type
 from pets.tabular import FileRow, Record, read_rows, rows_of, suffix_of
-from pets.tabular.reading import as_json, columns_of, listed
+from pets.tabular.reading import as_json, as_text, columns_of, listed
 
 STDIN = "-"
 OPTION = re.compile(r"[a-z_]+=")  # of a spec such as "choice:options=4"
@@ -212,7 +212,7 @@ def problem_from(
     values = dict(zip(columns, map(record.get, columns.values()), strict=True))
     for ours in ("question", "prompt"):
         if ours in fields and columns.get(ours) not in record:
-            raise InputError(f'there is no field "{columns[ours]}"; {_field_names(record)}.')
+            raise InputError(f'there is no field "{columns[ours]}"; {field_names(record)}.')
     if "gold" in record and "answer_type" not in columns and is_answer_type(record.get("answer")):
         raise InputError(RENAMED_TYPE)
     prompt, gold, options = _prompt(values, record), values.get("gold"), values.get("options")
@@ -223,16 +223,16 @@ def problem_from(
     if not texts and options is not None and not (type(options) is int and options >= 2):
         expected = "it is the number of possible answers, at least 2, or a list of their texts"
         raise InputError(f'"options" is {as_json(options)}; {expected}.')
-    spec, gold = values.get("answer_type") or answer_type, _text(gold, "gold")
+    spec, gold = values.get("answer_type") or answer_type, as_text(gold, '"gold"')
     if not isinstance(spec, str):
         raise InputError(f'"answer_type" is {as_json(spec)}; it is how answers are read, such as "number".')
-    spec, id = _checked_spec(spec), _text(values.get("id"), "id") or str(number)
+    spec, id = _checked_spec(spec), as_text(values.get("id"), '"id"') or str(number)
     if texts and gold is not None and make_answer_type(spec).gold_form(gold) is None:
         raise InputError(
             f"the gold of question {id!r} is {as_json(gold)}, none of its options, {as_json(texts)}: give "
             "the letter, the place (from 0) or the text of one, or no gold."
         )
-    level = sys.intern(_text(values.get("level"), "level") or "")
+    level = sys.intern(as_text(values.get("level"), '"level"') or "")
     return Problem(id, prompt, spec, gold, level, len(texts) or options)
 
 
@@ -263,7 +263,7 @@ def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
         raise InputError("the question is empty. Write one, or drop the line.")
     raise InputError(
         'there is no question: it is a text under "question", or under "prompt" a text to go on with or a list of '
-        f'{{"role", "content"}} messages. {_field_names(record).capitalize()}; --field question=NAME says which.'
+        f'{{"role", "content"}} messages. {field_names(record).capitalize()}; --field question=NAME says which.'
     )
 
 
@@ -303,15 +303,6 @@ def _letter(gold: Any, names: list[Any], texts: list[str]) -> object:
     return LETTERS[index] if type(index) is int and 0 <= index < len(names) else gold
 
 
-def _text(value: Any, key: str) -> str | None:
-    """A string as it stands, a number as it is written."""
-    if value is None or isinstance(value, str):
-        return value
-    if type(value) is int or (type(value) is float and value == value):
-        return str(value)
-    raise InputError(f'"{key}" is {as_json(value)}; expected a string.')
-
-
 def _option_texts(value: Any, record: Record) -> tuple[list[str], list[Any]]:
     """What the possible answers say, where a question lists them or has columns A, B, ...; and how gold may name them.
 
@@ -336,7 +327,8 @@ def _option_texts(value: Any, record: Record) -> tuple[list[str], list[Any]]:
     return [str(name) for name in names], labels if same_length and labels else names
 
 
-def _field_names(record: Record) -> str:
+def field_names(record: Record) -> str:
+    """What a message says of the fields of a record."""
     names = ", ".join(f'"{name}"' for name in list(record)[:12])
     return f"the fields are {names}" if names else "there are no fields"
 

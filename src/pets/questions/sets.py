@@ -24,6 +24,7 @@ from pets.questions.files import (
     STDIN,
     Problem,
     QuestionSet,
+    field_names,
     problems_of,
     read_questions,
     stdin_rows,
@@ -109,8 +110,7 @@ def first_of(record: Record, *names: str, default: str | None = None) -> str:
         if isinstance(value, str | int | float) and str(value).strip():
             return str(value)
     if default is None:
-        fields = ", ".join(f'"{name}"' for name in list(record)[:12]) or "none"
-        raise InputError(f'there is no "{names[0]}"; the fields are {fields}. Is this the right set?')
+        raise InputError(f'there is no "{names[0]}"; {field_names(record)}. Is this the right set?')
     return default
 
 
@@ -188,11 +188,12 @@ def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) 
             raise InputError(f"a data set of the hub is named hf:ORG/NAME[/CONFIG][:SPLIT]; got {name!r}.")
         rows = hub_rows(match["repository"], match["config"], match["split"])
         return QuestionSet(match["repository"], tuple(problems_of(rows, name, fields)))
-    if name in named_sets() and not fields:
+    known = name == "starter" or name in BENCHMARKS
+    if known and not fields:
         return question_set(name)
     path = Path(source)
     if not path.exists():
-        if name in named_sets():
+        if known:
             raise InputError(f'"{name}" is a named set, whose fields are known: leave out --field.')
         raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
     return read_questions(path, fields=fields)

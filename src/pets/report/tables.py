@@ -68,7 +68,8 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
         sentences.append(f"Attainable limit at 0.95 and 0.99: {limits}; beside it each policy's multiple of them.")
     names = [COLUMNS[metric][0] for metric in metrics]
     cells = [[*key, *map(metric_text, line)] for key, line in lines.items()]
-    return _table(_title(pool), "\n".join(filter(None, sentences)), ["policy", "setting"], names, cells)
+    caption = "\n".join(filter(None, sentences))
+    return make_table(["policy", "setting"], names, cells, title=_title(pool), caption=caption)
 
 
 CLOCK_COLUMNS = ("tokens", "time", "p95 time", "consistency", "accuracy", "cancelled")
@@ -94,7 +95,7 @@ def clock_table(pool: PoolResult) -> Table:
         "Tokens and time in the question's own mean trace, from its first launch to its settled vote; traces cancelled "
         "when it was,\nwhose tokens so far count. Finishing first is not random: consistency has what that costs."
     )
-    return _table(_title(pool), caption, ["policy", "at"], CLOCK_COLUMNS, clock_rows(pool))
+    return make_table(["policy", "at"], CLOCK_COLUMNS, clock_rows(pool), title=_title(pool), caption=caption)
 
 
 def certificate_table(rows: Sequence[Row]) -> Table | None:
@@ -113,7 +114,7 @@ def certificate_table(rows: Sequence[Row]) -> Table | None:
         scores = [cells[pool, policy, ("zone_" if zone else "") + metric] or 0.0 for metric in SCORES.values()]
         name = f"{policy}, zone" if zone else policy
         table.append([pool or "all pools", name, f"{scores[0]:,.0f}", *(f"{score:.4f}" for score in scores[1:])])
-    return _table("certificates", caption, ["pool", "policy"], SCORES, table) if cells else None
+    return make_table(["pool", "policy"], SCORES, table, title="certificates", caption=caption) if cells else None
 
 
 def mixture_table(lab: MixtureLab, shown: int) -> Table:
@@ -125,7 +126,7 @@ def mixture_table(lab: MixtureLab, shown: int) -> Table:
         accuracies = candidate.correct.mean(axis=0).tolist()
         tokens = [None] * len(accuracies) if candidate.tokens is None else candidate.tokens.mean(axis=0).tolist()
         table.append([candidate.name, *map(_vote_cell, accuracies, tokens)])
-    return _table(title, caption, ["models"], map(str, lab.sizes), table)
+    return make_table(["models"], map(str, lab.sizes), table, title=title, caption=caption)
 
 
 def choice_table(lab: MixtureLab, choices: Sequence[ChosenModels]) -> Table:
@@ -135,7 +136,8 @@ def choice_table(lab: MixtureLab, choices: Sequence[ChosenModels]) -> Table:
         "best mixture, the better of both; the mixture less the single model, with its 95 % interval over questions."
     )
     title = f"{lab.name}: chosen among {len(lab.candidates)} on one half, scored on the other"
-    table = _table(title, caption, [], ["traces", "single", "mixture", "either", "mixture less single"])
+    numbers = ["traces", "single", "mixture", "either", "mixture less single"]
+    table = make_table((), numbers, title=title, caption=caption)
     table.add_column("chosen most often", overflow="fold")
     for choice in choices:
         difference = f"{choice.difference:+.3f} ({choice.low:+.3f} to {choice.high:+.3f})"
@@ -148,9 +150,15 @@ def choice_table(lab: MixtureLab, choices: Sequence[ChosenModels]) -> Table:
     return table
 
 
-def _table(
-    title: str, caption: str, names: Iterable[str], numbers: Iterable[str], rows: Iterable[Iterable[str]] = ()
+def make_table(
+    names: Iterable[str],
+    numbers: Iterable[str],
+    rows: Iterable[Iterable[str]] = (),
+    *,
+    title: str | None = None,
+    caption: str | None = None,
 ) -> Table:
+    """A table of these rows; columns of names may fold anywhere, those of numbers stand on the right."""
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     for name in names:
         table.add_column(name, overflow="fold")

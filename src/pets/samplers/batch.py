@@ -11,7 +11,6 @@ import json
 import logging
 import random
 import secrets
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -201,7 +200,10 @@ class BatchSampler(OpenAISampler):
         fresh: list[_Request] = []
         for request in requests:
             job = self._claims.pop(request.line, None)
-            (fresh if job is None else claimed.setdefault(job.key, (job, []))[1]).append(request)
+            if job is None:
+                fresh.append(request)
+            else:
+                claimed.setdefault(job.key, (job, []))[1].append(request)
         jobs: list[tuple[BatchJob, Sequence[_Request], bool]] = [(job, mine, False) for job, mine in claimed.values()]
         return jobs + [(await self._written(part), part, True) for part in _job_parts(fresh, self.provider.limits)]
 
@@ -302,7 +304,7 @@ def _job_parts(requests: Sequence[_Request], limits: BatchLimits) -> Iterator[li
         yield part
 
 
-class FileBatches:
+class FileBatches(BatchProvider):
     """Jobs as files, for engines that have no server: ``output`` gets the requests, ``replies`` are what came of them.
 
     Requests that are written to a file raise a ``JobLeftError``: their replies are another process's matter.
@@ -318,7 +320,6 @@ class FileBatches:
         self._lines: list[bytes] = []
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
-        """As :meth:`BatchProvider.run`."""
         if self._replies is not None:
             return self._replies, None
         self._lines += lines
@@ -331,12 +332,11 @@ class FileBatches:
         raise JobLeftError("the wave is in its file.")
 
     async def close(self) -> None:
-        """As :meth:`BatchProvider.close`."""
         if self._replies is not None:
             self._replies.close()
 
 
-class OpenAIBatches:
+class OpenAIBatches(BatchProvider):
     """OpenAI's Batch interface at ``url`` (with its ``/v1``).
 
     A job is looked for by its key wherever it may be there already. Where it is not found, the file that was uploaded
@@ -357,20 +357,13 @@ class OpenAIBatches:
         self._random = random.Random()
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
-        """As :meth:`BatchProvider.run`."""
         if job.id is None:
             job = await self._handed_in(job, lines, journal, new=new)
         batch, waited = await self._ended(job)
         if batch["status"] == "failed":
             await journal.drop_job(job)
             raise _invalid(job, batch)
-        replies = BatchReplies({custom_id(line) for line in job.lines})
-        try:
-            answered = await self._download(batch.get("output_file_id"), replies)
-            await self._download(batch.get("error_file_id"), replies)
-        except BaseException:
-            replies.close()
-            raise
+        replies, answered = await self._retried(partial(self._download, job, batch))
         if batch["status"] == "cancelled" and waited and not self.cancels:
             return replies, JobError(
                 f"batch job {job.id} was cancelled at its provider: {len(replies)} of {len(job.lines)} requests were "
@@ -381,7 +374,6 @@ class OpenAIBatches:
         return replies, NotExecutedError("no file of the job has it.", "ended")
 
     async def close(self) -> None:
-        """As :meth:`BatchProvider.close`."""
         await self._client.close()
 
     # -- handing in -----------------------------------------------------------------------------------------------
@@ -390,27 +382,25 @@ class OpenAIBatches:
         """The job with its provider's name, handed in if it is not there."""
         import aiohttp
 
-        failures = 0
-        while True:
-            batch = None if new else await self._find_anywhere(job)
-            try:
-                if batch is None:
-                    form = aiohttp.FormData({"purpose": "batch"})
-                    file = io.BytesIO(b"".join(lines))
-                    form.add_field("file", file, filename=_file_name(job), content_type="application/jsonl")
-                    job = replace(job, file=str((await self._call("POST", "/files", form))["id"]))
-                    await journal.write_job(job)
-                    fields = {"input_file_id": job.file, "endpoint": job.endpoint, "completion_window": "24h"}
-                    metadata = {KEY: job.key, WAVE: str(job.wave)}
-                    content = json.dumps({**fields, "metadata": metadata}).encode()
-                    batch = await self._call("POST", "/batches", content)
-                job = replace(job, id=str(batch["id"]), file=str(batch["input_file_id"]))
+        async def hand_in() -> BatchJob:
+            nonlocal job, new
+            batch, new = None if new else await self._find_anywhere(job), False
+            if batch is None:
+                form = aiohttp.FormData({"purpose": "batch"})
+                file = io.BytesIO(b"".join(lines))
+                form.add_field("file", file, filename=_file_name(job), content_type="application/jsonl")
+                job = replace(job, file=str((await self._call("POST", "/files", form))["id"]))
                 await journal.write_job(job)
-                LOGGER.info("batch job %s: %d requests", job.id, len(job.lines))
-                return job
-            except (BusyError, ReplyError) as error:
-                new, failures = False, failures + 1
-                await self._back_off(error, failures)
+                fields = {"input_file_id": job.file, "endpoint": job.endpoint, "completion_window": "24h"}
+                metadata = {KEY: job.key, WAVE: str(job.wave)}
+                content = json.dumps({**fields, "metadata": metadata}).encode()
+                batch = await self._call("POST", "/batches", content)
+            return replace(job, id=str(batch["id"]), file=str(batch["input_file_id"]))
+
+        job = await self._retried(hand_in)
+        await journal.write_job(job)
+        LOGGER.info("batch job %s: %d requests", job.id, len(job.lines))
+        return job
 
     async def _find_anywhere(self, job: BatchJob) -> dict[str, Any] | None:
         """The job, where it was created; else what could still become of an earlier try is made impossible."""
@@ -455,28 +445,25 @@ class OpenAIBatches:
             await asyncio.sleep(wait_s)
             wait_s = min(MAX_POLL_S, wait_s * POLL_GROWTH)
 
-    async def _download(self, file: str | None, replies: BatchReplies) -> int:
-        """Add the lines of a file; how many there were."""
-        if file is None:
-            return 0
-        before, number = len(replies), 0
-        with tempfile.TemporaryFile() as kept:  # a download that breaks off begins anew, and nothing is added twice
-
-            async def fetch() -> None:
-                kept.seek(0)
-                kept.truncate()
-                async with self._open("GET", f"/files/{file}/content") as response:
-                    async for lines in split_lines(parts_of(response, MAX_OUTPUT_BYTES), MAX_LINE_BYTES):
-                        kept.writelines(lines)
-
-            await self._retried(fetch)
-            kept.seek(0)
-            for number, line in enumerate(kept, 1):
-                if line.strip():
-                    replies.add_line(line, f"{file} line {number}")
-                if number % TELL_AT_ONCE == 0:
-                    await asyncio.sleep(0)
-        return len(replies) - before
+    async def _download(self, job: BatchJob, batch: Mapping[str, Any]) -> tuple[BatchReplies, int]:
+        """The replies to a job's requests, and how many of them are in its output; the others are errors."""
+        replies, in_output = BatchReplies({custom_id(line) for line in job.lines}), 0
+        try:
+            for name in ("output_file_id", "error_file_id"):
+                if (file := batch.get(name)) is not None:
+                    async with self._open("GET", f"/files/{file}/content") as response:
+                        number = 0
+                        async for lines in split_lines(parts_of(response, MAX_OUTPUT_BYTES), MAX_LINE_BYTES):
+                            for line in lines:
+                                number += 1
+                                if line.strip():
+                                    replies.add_line(line, f"{file} line {number}")
+                if name == "output_file_id":
+                    in_output = len(replies)
+        except BaseException:
+            replies.close()
+            raise
+        return replies, in_output
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -491,14 +478,11 @@ class OpenAIBatches:
                 return await work()
             except (BusyError, ReplyError) as error:
                 failures += 1
-                await self._back_off(error, failures)
-
-    async def _back_off(self, error: SamplerError, failures: int) -> None:
-        if not self._answered and failures >= FIRST_CONTACT_TRIES:
-            raise JobError(str(error))
-        LOGGER.info("%s: %s", self._url, error)
-        wait_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10)) * (0.5 + self._random.random())
-        await asyncio.sleep(max(wait_s, error.retry_after or 0.0))
+                if not self._answered and failures >= FIRST_CONTACT_TRIES:
+                    raise JobError(str(error)) from None
+                LOGGER.info("%s: %s", self._url, error)
+                wait_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10))
+                await asyncio.sleep(max(wait_s * (0.5 + self._random.random()), error.retry_after or 0.0))
 
     async def _call(
         self, method: str, path: str, data: "bytes | aiohttp.FormData | None" = None, **options: Any

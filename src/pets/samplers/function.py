@@ -31,7 +31,6 @@ class FunctionSampler(Sampler):
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pets-sampler")
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
-        """As :meth:`Sampler.sample`."""
         content = prompt.content
         text = content if isinstance(content, str) else "\n\n".join(message.content for message in content)
         return list(await asyncio.gather(*(self._trace(text) for _ in range(n))))

@@ -7,13 +7,14 @@ import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from pets.errors import BusyError, InputError, LocalModelError, RefusedError, ReplyError, SamplerError
+from pets.errors import BusyError, InputError, LocalModelError, RefusedError, ReplyError
 from pets.prompts import Completion, Prompt, Sampling, Written
 from pets.samplers.base import Sampler
 from pets.samplers.gguf import (
@@ -95,48 +96,51 @@ class LocalSampler(Sampler):
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; more traces than slots go as several requests, which the server refuses as one."""
-        with_logprobs = await self._checked(prompt, n, seed, sampling)
-        assert self._client is not None
-        client, slots = self._client, self.config.slots
+        slots = self.config.slots
 
         async def request(first: int) -> list[Completion]:
             async with self._gate:
                 return await client.sample(prompt, min(slots, n - first), seed + first, with_logprobs)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(request(first)) for first in range(0, n, slots)]
-        except ExceptionGroup as errors:
-            raise await self._cause(errors.exceptions[0]) from errors
+        async with self._asked(prompt, n, seed, sampling) as (client, with_logprobs):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(request(first)) for first in range(0, n, slots)]
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from errors
         return [_counted(trace, prompt, sampling) for task in tasks for trace in task.result()]
 
     async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
         """As :meth:`Sampler.sample_streamed`; cancelled, the model stops at its next token."""
-        with_logprobs = await self._checked(prompt, 1, seed, sampling)
-        assert self._client is not None
-        try:
-            async with self._gate:
-                trace = await self._client.sample_streamed(prompt, seed, with_logprobs, written)
-        except SamplerError as error:
-            raise await self._cause(error) from error
+        async with self._asked(prompt, 1, seed, sampling) as (client, with_logprobs), self._gate:
+            trace = await client.sample_streamed(prompt, seed, with_logprobs, written)
         return _counted(trace, prompt, sampling)
 
-    async def _checked(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> Sampling:
-        """How traces are drawn here: with log-probabilities, which count the tokens of all choices, where the usage
-        counts those of one."""
-        if self._client is None:
+    @asynccontextmanager
+    async def _asked(
+        self, prompt: Prompt, n: int, seed: int, sampling: Sampling
+    ) -> AsyncIterator[tuple[OpenAISampler, Sampling]]:
+        """The client of the child, and how traces are drawn here: with log-probabilities, which count the tokens of all
+        choices, where the usage counts those of one. A lost connection mostly means that the child is gone."""
+        client = self._client
+        if client is None:
             raise LocalModelError("the local model is not running; use it inside `async with`.")
         if n < 1 or seed < 0 or seed + n > NO_SEED:
             raise InputError(f"n is at least 1 and seeds lie in 0..{NO_SEED - 1}; got n={n}, seed={seed}. See Seeds.")
-        if prompt.body is None:  # a client's own request is cut where the client or the context cuts it
-            try:
-                await self._check_room(prompt, sampling)
-            except SamplerError as error:
-                raise await self._cause(error) from error
-        return sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
+        try:
+            if prompt.body is None:  # a client's own request is cut where the client or the context cuts it
+                await self._check_room(client, prompt, sampling)
+            yield client, sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
+        except (BusyError, ReplyError) as error:
+            child = self._child
+            if child is None:
+                raise
+            with suppress(TimeoutError):
+                code = await asyncio.wait_for(child.wait(), DEATH_NOTICE_S)
+                raise LocalModelError(f"the local model has died ({code}): {self._last_words()}") from error
+            raise
 
     async def models(self) -> list[dict[str, Any]]:
-        """As :meth:`Sampler.models`."""
         return [] if self._client is None else await self._client.models()
 
     async def max_model_len(self) -> int:
@@ -209,19 +213,8 @@ class LocalSampler(Sampler):
         errors = [line.partition(" E ")[2].strip() for line in self._log if " E " in line]
         return " / ".join(dict.fromkeys(errors[:3])) or " / ".join(list(self._log)[-3:]) or otherwise
 
-    async def _cause(self, error: Exception) -> Exception:
-        """A lost connection mostly means that the child is gone; its log may say why."""
-        child = self._child
-        if child is None or not isinstance(error, (BusyError, ReplyError)):
-            return error
-        with suppress(TimeoutError):
-            code = await asyncio.wait_for(child.wait(), DEATH_NOTICE_S)
-            return LocalModelError(f"the local model has died ({code}): {self._last_words()}")
-        return error
-
-    async def _check_room(self, prompt: Prompt, sampling: Sampling) -> None:
+    async def _check_room(self, client: OpenAISampler, prompt: Prompt, sampling: Sampling) -> None:
         """Prompt and trace fit into the context, so that no trace is cut short in silence."""
-        assert self._client is not None
         context, template = self.config.context, 512 if prompt.is_chat else 2
         words = [prompt.content] if isinstance(prompt.content, str) else [message.content for message in prompt.content]
         trace_tokens = sampling.max_tokens or 1
@@ -229,9 +222,9 @@ class LocalSampler(Sampler):
             return  # a token is at least a byte
         text = prompt.content
         if not isinstance(text, str):
-            reply = await self._client.ask("/apply-template", {"messages": [asdict(message) for message in text]})
+            reply = await client.ask("/apply-template", {"messages": [asdict(message) for message in text]})
             text = reply["prompt"]
-        reply = await self._client.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})
+        reply = await client.ask("/tokenize", {"content": text, "add_special": True, "parse_special": True})
         tokens = len(reply["tokens"])
         if tokens + trace_tokens > context:
             raise RefusedError(

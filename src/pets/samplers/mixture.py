@@ -51,13 +51,11 @@ class MixtureSampler(Sampler):
         return [replace(trace, model=self.model, currency=self.currency) for trace in traces]
 
     async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
-        """As :meth:`Sampler.sample_streamed`."""
         with self._named():
             trace = await self.sampler.sample_streamed(self._own(prompt), seed, sampling, written)
         return replace(trace, model=self.model, currency=self.currency)
 
     async def requests_running(self) -> int | None:
-        """As :meth:`Sampler.requests_running`."""
         return await self.sampler.requests_running()
 
     def _own(self, prompt: Prompt) -> Prompt:
@@ -75,13 +73,10 @@ class MixtureSampler(Sampler):
             self.rate_limits = self.sampler.rate_limits
 
     async def models(self) -> list[dict[str, Any]]:
-        """As :meth:`Sampler.models`."""
         return await self.sampler.models()
 
     async def max_model_len(self) -> int | None:
-        """As :meth:`Sampler.max_model_len`."""
         return await self.sampler.max_model_len()
 
     async def close(self) -> None:
-        """As :meth:`Sampler.close`."""
         await self.sampler.close()

@@ -131,7 +131,7 @@ class OpenAISampler(Sampler):
         self._base = url.rstrip("/")
         self._streaming = StreamingHabits(dialect_of(url) != "openai")  # which refuses to be asked
         sent = check_headers(headers or {})
-        self._new_client = partial(HttpClient, url, key=key, headers=sent, timeout=timeout, loopback=loopback)
+        self._new_client = partial(HttpClient, url, key=key, headers=sent, timeout=None, loopback=loopback)
         self._client = self._new_client()
         self._redactor = Redactor(key, *secrets_of(sent))
         self._total_s, self._max_reply_bytes = timeout, max_reply_bytes
@@ -318,7 +318,7 @@ class OpenAISampler(Sampler):
         """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
         content = json.dumps(body).encode()
         with sampler_errors(self._base, self._redactor):
-            # The client's own timeout begins anew with every byte.
+            # Of the whole: a client's own timeout begins anew with every byte.
             async with asyncio.timeout(self._total_s), self._client.request("POST", url, content) as response:
                 self.rate_limits = RateLimits.from_headers(response.headers) or self.rate_limits
                 if response.status != HTTPStatus.OK:

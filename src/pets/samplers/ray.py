@@ -72,7 +72,6 @@ class SamplerActor:
             return error
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion] | PetsError:
-        """As :meth:`Sampler.sample`."""
         try:
             traces = await (await self._running()).sample(prompt, n, seed, sampling)
         except LocalModelError:
@@ -103,7 +102,6 @@ class RaySampler(Sampler):
         return self
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
-        """As :meth:`Sampler.sample`."""
         traces: list[Completion] = await self._result(self._actor.sample.remote(prompt, n, seed, sampling))
         return traces
 

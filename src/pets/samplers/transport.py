@@ -32,8 +32,9 @@ SOCKS_MODULES = ("aiohttp_socks", "python_socks")  # whose errors are all of the
 class HttpClient:
     """Sends requests to the server at ``url``, with its key and headers, through its proxy; no redirects, no cookies.
 
-    ``timeout`` is for each read of a reply. ``loopback`` is for a server of this machine: no proxy, no connections
-    kept. Connections belong to the event loop of the first request, until :meth:`close`.
+    ``timeout`` is for each read of a reply, None where the caller bounds the whole. ``loopback`` is for a server of
+    this machine: no proxy, no connections kept. Connections belong to the event loop of the first request, until
+    :meth:`close`.
 
     aiohttp by itself: at 256 in flight, a request costs httpx over aiohttp's pool 1.5 times its processor time, and
     httpx over its own pool, whose bookkeeping grows with the square of its connections, 13 times.
@@ -45,7 +46,7 @@ class HttpClient:
         *,
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float,
+        timeout: float | None,
         loopback: bool = False,
     ) -> None:
         self._own = {"Accept": "*/*", "Accept-Encoding": "gzip", "User-Agent": "pets"}
@@ -68,12 +69,8 @@ class HttpClient:
         *,
         headers: Mapping[str, str] | None = None,
         query: Mapping[str, str | int] | None = None,
-        timeout: float | None = None,
     ) -> "AbstractAsyncContextManager[aiohttp.ClientResponse]":
-        """Send a request; the response comes with its head read. Bytes are JSON, unless ``headers`` say otherwise.
-
-        ``headers`` and ``timeout`` replace the client's own.
-        """
+        """Send a request; the response comes with its head read. Bytes are JSON, unless ``headers`` say otherwise."""
         if self._session is None:
             self._session = self._open()
         large = isinstance(data, bytes) and len(data) > PIECE_BYTES
@@ -85,7 +82,6 @@ class HttpClient:
             headers=headers or (JSON_HEADERS if isinstance(data, bytes) else {}),
             allow_redirects=False,
             proxy=self._proxy,
-            timeout=self._session.timeout if timeout is None else _timeout(timeout),
         )
 
     async def close(self) -> None:
@@ -111,7 +107,7 @@ class HttpClient:
         return aiohttp.ClientSession(
             connector=connector,
             headers=headers,
-            timeout=_timeout(self._timeout),
+            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=self._timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # it would unpack a part whole before it can be counted
         )
@@ -193,12 +189,6 @@ def tls_context() -> ssl.SSLContext:
 
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
-
-
-def _timeout(read_s: float) -> "aiohttp.ClientTimeout":
-    import aiohttp
-
-    return aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S, sock_read=read_s)
 
 
 async def parts_of(response: "aiohttp.ClientResponse", max_bytes: int) -> AsyncIterator[bytes]:

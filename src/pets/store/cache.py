@@ -70,6 +70,27 @@ class CachedCounts:
         """The traces of all questions."""
         return sum(self.by_question)
 
+    def most_to_pay(self, budget: int, questions: int, cap: int | None, asked_once: int) -> int:
+        """How many of ``budget`` traces are to be paid for at most, for so many ``questions``.
+
+        A question's traces are taken in launch order, so what it holds is taken before it costs anything. At the worst
+        ``asked_once`` of those that hold any get one trace, and the questions that hold the least are asked to their
+        ``cap``.
+
+        >>> held = CachedCounts([4] * 200)
+        >>> held.most_to_pay(804, 201, cap=4, asked_once=200), held.most_to_pay(804, 201, cap=64, asked_once=200)
+        (4, 577)
+        """
+        new = questions - len(self.by_question)
+        left, paid = budget - new - asked_once, new
+        for traces in [0] * new + sorted(self.by_question):
+            room = left if cap is None else min(left, cap - 1)
+            if room <= 0:
+                break
+            paid += max(0, room - max(0, traces - 1))
+            left -= room
+        return paid
+
 
 class TraceCache:
     """The traces of a store that the questions of a run can have for nothing; see the module.

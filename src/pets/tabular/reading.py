@@ -133,7 +133,7 @@ def unpacked_lines(packed: IO[bytes], limit: int) -> Iterator[bytes]:
         while line := lines.readline(left + 1):
             left -= len(line)
             if left < 0:
-                raise OSError(_too_large(limit))
+                raise OSError(too_large(limit))
             yield line
 
 
@@ -142,7 +142,8 @@ def max_unpacked(path: Path, max_unpacked_bytes: int | None = None) -> int:
     return max_unpacked_bytes or max(MIN_UNPACKED_LIMIT, MAX_UNPACKED_RATIO * path.stat().st_size)
 
 
-def _too_large(limit: int) -> str:
+def too_large(limit: int) -> str:
+    """What is wrong with a file that unpacks to more."""
     return f"it unpacks to over {limit} bytes, far more than its size; unpack it yourself if that is right"
 
 
@@ -242,6 +243,15 @@ def columns_of(names: Iterable[str], usual: Mapping[str, Sequence[str]], fields:
     return columns
 
 
+def as_text(value: object, where: str, error: type[PetsError] = InputError) -> str | None:
+    """A string as it stands, a number as Python writes it, ``None`` for nothing; any other value raises."""
+    if value is None or isinstance(value, str):
+        return value
+    if type(value) is int or (type(value) is float and math.isfinite(value)):
+        return str(value)
+    raise error(f"{where} is {as_json(value)}; expected a string, a number or null. {REPAIR}")
+
+
 def as_json(value: object) -> str:
     """A value as JSON has it, cut to what fits in a message."""
     text = json.dumps(value, default=repr)
@@ -310,7 +320,7 @@ def _parquet(file: IO[bytes], limit: int) -> Iterator[FileRow]:
             for batch in table.iter_batches(batch_size=PARQUET_BATCH_ROWS):
                 size += sum(_unpacked_bytes(arrow, column) for column in batch.columns)
                 if size > limit:
-                    raise OSError(_too_large(limit))
+                    raise OSError(too_large(limit))
                 for record in batch.to_pylist():
                     number += 1
                     yield FileRow(f"row {number}", record)
@@ -330,7 +340,7 @@ def _check_declared(metadata: Any, limit: int) -> list[str]:
         if any(PREFIXED in part.encodings for part in parts):  # one long text could be the start of millions
             raise UnreadableRowsError(f"it is encoded as {PREFIXED}, which is not read. Write it with another.")
     if size > limit:
-        raise OSError(_too_large(limit))
+        raise OSError(too_large(limit))
     return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
 
 

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
@@ -19,6 +20,7 @@ from pets.errors import InputError, PetsError
 Row = Mapping[str, Any]
 
 OUTPUT_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
+TABLES = (".csv", ".tsv", ".parquet")  # which have the same columns in all rows
 BATCH_ROWS = 5_000  # held in memory: from the first of them come a table's columns and their types
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")  # of a cell that a spreadsheet may compute
 NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -42,15 +44,28 @@ def write_rows(rows: Iterable[Row], path: Path, columns: Sequence[str] | None = 
     """
     name = path.name if path.is_file() or not path.exists() else ".jsonl"
     check_suffix(Path(name))
-    with atomic_write(path) as file, open_rows(file, name, columns) as writer:
-        for row in rows:
+    with atomic_write(path) as file:
+        return write_all(rows, file, name, columns)
+
+
+def write_all(rows: Iterable[Row], file: BinaryIO, name: str, columns: Sequence[str] | None = None) -> int:
+    """Write records to an open file in the format of ``name``, and say how many."""
+    rows, first = iter(rows), list[Row]()
+    if columns is None and name.lower().endswith(TABLES):
+        first = list(islice(rows, BATCH_ROWS))
+        columns = tuple(dict.fromkeys(key for row in first for key in row))
+    with open_rows(file, name, columns or ()) as writer:
+        for row in chain(first, rows):
             writer.write(row)
     return writer.count
 
 
 @contextmanager
-def open_rows(file: BinaryIO, name: str, columns: Sequence[str] | None = None) -> "Iterator[RowFile]":
-    """A writer of rows to an open file, in the format of ``name``; the last of them are there when the block ends."""
+def open_rows(file: BinaryIO, name: str, columns: Sequence[str]) -> "Iterator[RowFile]":
+    """A writer of rows to an open file, in the format of ``name``; the last of them are there when the block ends.
+
+    The ``columns`` are a table's; lines and lists of JSON have what the rows have.
+    """
     suffix = f".{name.lower().rpartition('.')[2]}"
     if suffix == ".gz":
         with gzip.open(file, "wb") as packed, open_rows(packed, name[:-3], columns) as writer:  # type: ignore[arg-type]
@@ -64,10 +79,8 @@ def open_rows(file: BinaryIO, name: str, columns: Sequence[str] | None = None) -
 class RowFile:
     """An open file of rows; this one is of JSON lines."""
 
-    def __init__(self, file: BinaryIO, columns: Sequence[str] | None) -> None:
-        self.file = file
-        self.columns = None if columns is None else tuple(columns)
-        self.count = 0
+    def __init__(self, file: BinaryIO, columns: Sequence[str]) -> None:
+        self.file, self.columns, self.count = file, columns, 0
 
     def write(self, row: Row) -> None:
         """Add a row."""
@@ -76,91 +89,69 @@ class RowFile:
 
     def close(self) -> None:
         """Write what is left; the file itself stays open."""
-        self.file.flush()
 
 
 class _JsonList(RowFile):
     def write(self, row: Row) -> None:
-        """Add a row."""
         self.file.write((b",\n" if self.count else b"[\n") + _json(row))
         self.count += 1
 
     def close(self) -> None:
-        """The closing bracket."""
         self.file.write(b"\n]\n" if self.count else b"[]\n")
 
 
-class _Table(RowFile):
-    """Rows in batches: the first of them tells the columns where none are named."""
+class _Separated(RowFile):
+    separator: ClassVar[str] = ","
 
-    batch_rows: ClassVar[int] = BATCH_ROWS  # once the columns are known
-
-    def __init__(self, file: BinaryIO, columns: Sequence[str] | None) -> None:
+    def __init__(self, file: BinaryIO, columns: Sequence[str]) -> None:
         super().__init__(file, columns)
-        self._waiting: list[Row] = []
-        self._begun = False
+        if columns:
+            self._write_line(columns)
 
     def write(self, row: Row) -> None:
-        """Add a row to its batch."""
-        self._waiting.append(row)
+        self._write_line([row.get(column) for column in self.columns])
         self.count += 1
-        if len(self._waiting) >= (self.batch_rows if self.columns else BATCH_ROWS):
-            self._flush()
 
-    def close(self) -> None:
-        """The last batch."""
-        if self._waiting or not self._begun:
-            self._flush()
-
-    def _flush(self) -> None:
-        rows, self._waiting = self._waiting, []
-        if self.columns is None:
-            self.columns = tuple(dict.fromkeys(key for row in rows for key in row))
-        self._write_batch(self.columns, [[row.get(column) for column in self.columns] for row in rows])
-        self._begun = True
-
-    def _write_batch(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        raise NotImplementedError
-
-
-class _Separated(_Table):
-    separator: ClassVar[str] = ","
-    batch_rows = 1  # a reader of the growing file sees every row
-
-    def _write_batch(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        for row in rows if self._begun or not columns else (columns, *rows):
-            text = io.StringIO()  # a cell with either of the line ends is quoted, else it would end the row
-            writer = csv.writer(text, delimiter=self.separator, lineterminator="\r\n")
-            writer.writerow(map(_cell, row))
-            self.file.write(text.getvalue().removesuffix("\r\n").encode(errors="replace") + b"\n")
+    def _write_line(self, cells: Sequence[Any]) -> None:
+        text = io.StringIO()  # a cell with either of the line ends is quoted, else it would end the row
+        csv.writer(text, delimiter=self.separator, lineterminator="\r\n").writerow(map(_cell, cells))
+        self.file.write(text.getvalue().removesuffix("\r\n").encode(errors="replace") + b"\n")
 
 
 class _Tabs(_Separated):
     separator = "\t"
 
 
-class _Parquet(_Table):
-    _writer: Any = None
+class _Parquet(RowFile):
+    """Rows in batches, of the first of which come the types of the columns."""
 
-    def _write_batch(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-        cells = [[row[at] for row in rows] for at in range(len(columns))]
-        if self._writer is None:
-            if not columns:
-                raise InputError("there is nothing to write yet: no column is known. Write .jsonl, or wait for a row.")
-            types = [_type(arrow, column, values) for column, values in zip(columns, cells, strict=True)]
-            self._schema = arrow.schema(zip(columns, types, strict=True))
-            self._writer = parquet.ParquetWriter(self.file, self._schema)
-        arrays = [
-            arrow.array([_plain(value) for value in values], type=field.type)
-            for values, field in zip(cells, self._schema, strict=True)
-        ]
-        self._writer.write_table(arrow.Table.from_arrays(arrays, schema=self._schema))
+    def __init__(self, file: BinaryIO, columns: Sequence[str]) -> None:
+        super().__init__(file, columns)
+        self._waiting: list[Row] = []
+        self._writer: Any = None
+
+    def write(self, row: Row) -> None:
+        self._waiting.append(row)
+        self.count += 1
+        if len(self._waiting) >= BATCH_ROWS:
+            self._write_batch()
 
     def close(self) -> None:
-        """The last batch and the footer."""
-        super().close()
+        if self._waiting or self._writer is None:
+            self._write_batch()
         self._writer.close()
+
+    def _write_batch(self) -> None:
+        arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+        cells = {column: [row.get(column) for row in self._waiting] for column in self.columns}
+        if self._writer is None:
+            if not cells:
+                raise InputError("there is nothing to write yet: no column is known. Write .jsonl, or wait for a row.")
+            self._schema = arrow.schema([(column, _type(arrow, column, values)) for column, values in cells.items()])
+            self._writer = parquet.ParquetWriter(self.file, self._schema)
+        plain = {column: [_plain(value) for value in values] for column, values in cells.items()}
+        self._writer.write_table(arrow.Table.from_pydict(plain, schema=self._schema))
+        self._waiting = []
 
 
 FORMATS: Mapping[str, type[RowFile]] = {
