@@ -15,12 +15,11 @@ share 1/left of either is sent.
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
 from itertools import pairwise, repeat
-from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,6 @@ It does not look at the tally's own ``rounds``.
 # The last ones are under the index of hundreds of unanimous votes: a budget near the cap needs them to be spent.
 PRICES = [(0.5, 1e-3, 40), (7e-4, 1e-12, 24), (1e-13, 1e-24, 12), (1e-26, 1e-300, 12)]
 REDRAWN, MOST_TRACED_ON = 64, 256  # questions, and traces of each, by which a batch's price is found
-_spend = itemgetter(1)
 LOG_PRICES = tuple(np.log(np.concatenate([np.geomspace(*part) for part in PRICES])).tolist())
 
 
@@ -60,7 +58,7 @@ def log_price_at(table: PriceTable, mean_budget: float) -> float:
     >>> [log_price_at(((-1.0, 4.0), (-3.0, 8.0), (-9.0, 32.0)), mean_budget) for mean_budget in (6.0, 2.0, 99.0)]
     [-2.0, -1.0, -9.0]
     """
-    j = bisect_right(table, mean_budget, key=_spend) - 1
+    j = bisect_right(table, mean_budget, key=lambda row: row[1]) - 1
     if j < 0 or j == len(table) - 1:
         return table[max(j, 0)][0]
     (price, spend), (next_price, next_spend) = table[j], table[j + 1]
@@ -196,68 +194,49 @@ def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int]
     rng, questions = np.random.default_rng(0), sum(batch.values())
     tallies = list(Counter(batch).elements() if questions <= REDRAWN else batch)
     picks = Counter([tallies[len(tallies) * place // REDRAWN] for place in range(REDRAWN)])
-    paths: list[_Path] = []
+    paths: list[Iterator[Tally]] = []
     for tally, number in picks.items():
-        paths += _traced_on(tally, prior, min(cap - tally.returned, MOST_TRACED_ON), number, rng)
-    indices: dict[tuple[Tally, tuple[int, ...], int], float] = {}  # questions meet the same few states
+        most = min(cap - tally.returned, MOST_TRACED_ON)
+        for _ in range(number if most > 0 else 0):
+            traced = redrawn(tally, prior, most, rng)
+            paths.append(_traced_on(tally, traced))
+    indices: dict[Tally, float] = {}  # questions meet the same few states
     lowest = list(zip(repeat(-math.inf), range(len(paths)), strict=False))  # of each path's indices so far, times -1
     for _ in range(len(paths) + int(traces * REDRAWN / max(1, questions))):
         if not lowest:
             break
         before, place = heappop(lowest)
-        path = paths[place]
-        if not path.traces:
-            continue
-        state = path.tally, tuple(sorted(path.votes.values(), reverse=True)), path.nulls
-        if state not in indices:
-            indices[state] = index(replace(path.tally, counts=state[1], nulls=path.nulls))
-        heappush(lowest, (max(before, -indices[state]), place))
-        answer = path.traces.pop(0)
-        if answer is None:
-            path.nulls += 1
-        else:
-            path.votes[answer] = path.votes.get(answer, 0) + 1
-        if path.labels:
-            path.tally = path.grown(answer)
+        state = next(paths[place], None)
+        if state is not None:
+            if state not in indices:
+                indices[state] = index(state)
+            heappush(lowest, (max(before, -indices[state]), place))
     return -lowest[0][0] if lowest else -math.inf
 
 
-@dataclass(slots=True)
-class _Path:
-    """A question that is traced on: its votes so far, by answers numbered from the leader on, and the next traces.
+def _traced_on(tally: Tally, traces: Sequence[int | None]) -> Iterator[Tally]:
+    """What a policy is shown before each of these traces: answers are numbered from the leader on.
 
-    The ``tally`` has all but counts and nulls. ``labels`` and the mean ``confidence`` are for policies that see traces.
+    The traces are as sure as those of the tally. Without labels questions of one length class meet the same states.
     """
-
-    tally: Tally
-    votes: dict[int, int]
-    nulls: int
-    traces: list[int | None]
-    labels: list[str]
-    confidence: float
-
-    def grown(self, number: int | None) -> Tally:
-        """The tally with one more trace, its answer of this number or none."""
-        label = None if number is None else self.labels[number] if number < len(self.labels) else f"other {number}"
-        answers, confidences = self.tally.answers, self.tally.confidences
-        return replace(self.tally, answers=(*answers, label), confidences=(*confidences, self.confidence))
-
-
-def _traced_on(tally: Tally, prior: LearnedPrior, most: int, number: int, rng: np.random.Generator) -> list[_Path]:
-    """So many paths of at most ``most`` traces from a tally on, each under a theta drawn from its own posterior."""
-    if most <= 0:
-        return []
-    labels = list(dict(Counter(filter(None, tally.answers)).most_common()))
-    base, confidence = replace(tally, counts=(), nulls=0, pending=0, extra=0), 1.0
-    if not labels:  # of a policy that sees counts: questions of one length class meet the same states
-        base = replace(base, mean_tokens=0.0, question="")
-    elif sure := [confidence for confidence in tally.confidences if confidence is not None]:
-        confidence = sum(sure) / len(sure)
-    paths = []
-    for _ in range(number):
-        votes, traces = dict(enumerate(tally.counts)), redrawn(tally, prior, most, rng)
-        paths.append(_Path(base, votes, tally.nulls, traces, labels, confidence))
-    return paths
+    labels = dict(enumerate(dict(Counter(filter(None, tally.answers)).most_common())))
+    confidence = 1.0
+    answers, confidences, votes, nulls = tally.answers, tally.confidences, dict(enumerate(tally.counts)), tally.nulls
+    options, rounds, mark, mean_tokens, question = tally.options, tally.rounds, tally.mark, 0.0, ""
+    if labels:
+        mean_tokens, question = tally.mean_tokens, tally.question
+        if sure := [confidence for confidence in confidences if confidence is not None]:
+            confidence = sum(sure) / len(sure)
+    for answer in traces:
+        counts = tuple(sorted(votes.values(), reverse=True))
+        yield Tally(counts, nulls, 0, options, rounds, mark, mean_tokens, question, answers, confidences, tally.tokens)
+        if answer is None:
+            nulls += 1
+        else:
+            votes[answer] = votes.get(answer, 0) + 1
+        if labels:
+            label = None if answer is None else labels.get(answer, f"other {answer}")
+            answers, confidences = (*answers, label), (*confidences, confidence)
 
 
 def redrawn(tally: Tally, prior: LearnedPrior, size: int, rng: np.random.Generator) -> list[int | None]:
