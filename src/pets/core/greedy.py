@@ -80,8 +80,7 @@ class Ladder:
     """The steps of K grids merged, best gain per trace first: built once, climbed at every plan.
 
     ``grid`` (n,): whose step it is. ``spend`` (n,): the mean spend above the floor once it is bought.
-    ``places`` K x (n_j,): where each grid's steps stand in the order. ``budgets`` K x (n_j + 1,): the grid's
-    budget after 0, 1, 2, .. of them.
+    ``budgets`` K x (n_j + 1,): each grid's budget after 0, 1, 2, .. of its n_j steps.
 
     >>> curve = [0.0, 0.3, 0.4]
     >>> rungs = ladder([envelope(curve, floor=0, cap=2)] * 2, p=[0.5, 0.5], floor=0)
@@ -92,11 +91,10 @@ class Ladder:
     p: tuple[float, ...]
     grid: NDArray[np.int64]
     spend: NDArray[np.float64]
-    places: tuple[NDArray[np.int64], ...]
     budgets: tuple[NDArray[np.int64], ...]
 
     def plan(self, B_bar: float) -> Quotas:
-        """The optimal plan at mean budget ``B_bar``; O(K log n)."""
+        """The optimal plan at mean budget ``B_bar``; O(n)."""
         floor = int(self.budgets[0][0])
         if not B_bar >= floor:
             raise BudgetError(
@@ -106,7 +104,7 @@ class Ladder:
         spare = max(B_bar - floor * math.fsum(self.p), 0.0)
         # the first step that the spare cannot pay in full; so its grid has share, and the division is safe
         k = int(np.searchsorted(self.spend, spare, side="left" if spare > 0 else "right"))
-        taken = [int(np.searchsorted(places, k)) for places in self.places]
+        taken = np.bincount(self.grid[:k], minlength=len(self.p))
         low = tuple(int(budget[n]) for budget, n in zip(self.budgets, taken, strict=True))
         if k == len(self.grid):  # everything that gains anything is bought
             return Quotas(low, low, 0.0)
@@ -231,9 +229,8 @@ def ladder(steps: Sequence[Steps], p: ArrayLike, floor: int) -> Ladder:
     order = np.argsort(-np.concatenate([s.log_slopes for s in steps]), kind="stable")
     grid = np.repeat(np.arange(len(steps)), [s.lengths.size for s in steps])[order]
     spend = np.cumsum(np.array(shares)[grid] * np.concatenate([s.lengths for s in steps])[order])
-    places = tuple(np.flatnonzero(grid == j) for j in range(len(steps)))
     budgets = tuple(np.cumsum(np.concatenate([[floor], s.lengths])) for s in steps)
-    return Ladder(shares, grid, spend, places, budgets)
+    return Ladder(shares, grid, spend, budgets)
 
 
 def greedy(steps: Sequence[Steps], p: ArrayLike, B_bar: float, floor: int) -> Quotas:
@@ -242,7 +239,7 @@ def greedy(steps: Sequence[Steps], p: ArrayLike, B_bar: float, floor: int) -> Qu
     ``steps`` are the K envelopes above the common ``floor``, ``p`` (K,) the shares. The expected spend is
     B_bar, or less when everything that gains is bought. A grid of share 0 costs nothing and gets what the
     plan's marginal price buys: its steps that stand before the last step bought by a grid with share.
-    O(n log K) for n steps in all; to plan again at another B_bar keep the :func:`ladder`, O(K log n) a plan.
+    O(n log K) for n steps in all; to plan again at another B_bar keep the :func:`ladder`, O(n) a plan.
     (Liu et al., PETS, Algorithm 1 and its random rounding.)
 
     >>> steps = [binary_steps(theta, cap=99) for theta in (0.9, 0.6)]

@@ -103,7 +103,7 @@ def _binomials(v: float, B_max: int) -> NDArray[np.float64]:
     return cast
 
 
-def fit_grid(pools: Sequence[VoteCounts], K: int, aggregation: Aggregation = "loss", B_max: int = B_MAX) -> Grid:
+def fit_grid(pools: Sequence[VoteCounts], K: int, aggregation: Aggregation = "loss") -> Grid:
     """Grids of the warm-up patterns from training pools, each ``(vote counts, nulls)``.
 
     With w_qj = p_q(j) (:func:`soft_assignment`): shares p_j = mean_q w_qj, and the curve of grid j either the (a, b)
@@ -127,29 +127,27 @@ def fit_grid(pools: Sequence[VoteCounts], K: int, aggregation: Aggregation = "lo
     kinds = [pool for pool in distinct if pool[0]]
     total, voted = weights.sum(axis=0), weights[votes].sum(axis=0)
     voted_grids = np.flatnonzero(voted > 0).tolist()
-    fitted = dict(
-        zip(voted_grids, _aggregate(kinds, weights[votes][:, voted_grids].T, aggregation, B_max), strict=True)
-    )
+    fitted = dict(zip(voted_grids, _aggregate(kinds, weights[votes][:, voted_grids].T, aggregation), strict=True))
     near = [min(voted_grids, key=lambda i: (i < j, abs(i - j))) for j in range(K)]
     source = [j if total[j] > 0 else i for j, i in enumerate(near)]
     voting = tuple(float(voted[i] / total[i]) for i in source)
     return Grid(tuple((total / len(pools)).tolist()), tuple(fitted[i] for i in near), voting)
 
 
-def _aggregate(pools: Sequence[VoteCounts], weights: NDArray[np.float64], aggregation: str, B_max: int) -> list[Probit]:
+def _aggregate(pools: Sequence[VoteCounts], weights: NDArray[np.float64], aggregation: str) -> list[Probit]:
     """One probit for each row of ``weights``, shape (grids, pools)."""
     if aggregation == "loss":
-        curves = np.array([pool_curve(*pool, B_max) for pool in pools])
+        curves = np.array([pool_curve(*pool) for pool in pools])
         return [fit_probit_l1(curves, w) for w in weights]
-    fits = [_pool_probit(*pool, B_max) for pool in pools]
+    fits = [_pool_probit(*pool) for pool in pools]
     points = np.array([(fit.a, fit.b) for fit in fits])
     return [Probit(float(a), float(b)) for a, b in weights @ points / weights.sum(axis=1, keepdims=True)]
 
 
 @lru_cache(maxsize=1 << 12)
-def _pool_probit(counts: tuple[int, ...], nulls: int, B_max: int) -> Probit:
+def _pool_probit(counts: tuple[int, ...], nulls: int) -> Probit:
     """The probit of one pool's curve; every repetition of a replay trains on some of the same questions."""
-    return fit_probit_regression(pool_curve(counts, nulls, B_max))
+    return fit_probit_regression(pool_curve(counts, nulls))
 
 
 def fit_oracle(
@@ -187,7 +185,7 @@ def fit_oracle(
 def _oracle_points(pools: Sequence[VoteCounts]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Which pools have votes, (N,), and the (a, b) of those, (n, 2)."""
     kinds = [(vote_counts(*pool), pool[1]) for pool in pools]
-    fits = [_pool_probit(*pool, B_MAX) for pool in kinds if pool[0]]
+    fits = [_pool_probit(*pool) for pool in kinds if pool[0]]
     voting = np.array([len(counts) > 0 for counts, _ in kinds], dtype=np.bool_)
     return voting, np.array([(fit.a, fit.b) for fit in fits]).reshape(-1, 2)
 
