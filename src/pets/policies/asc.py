@@ -16,7 +16,7 @@ In the Dirichlet form rivals add up (:mod:`pets.core.certificate`).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from scipy.special import betainc
 
@@ -38,8 +38,8 @@ class ASC(QuotaPolicy):
     [15, 15]
     """
 
-    solitary: ClassVar[bool] = True
-    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = (
+    solitary = True
+    sweep = (
         "threshold",
         (0.6, 0.7, 0.75, 0.8, 0.83, 0.85, 0.88, 0.9, 0.92, 0.935, 0.95, 0.96, 0.97, 0.975, 0.98, 0.985, 0.99, 0.993,
          0.995, 0.997, 0.998, 0.999, 0.9995, 0.9999),

@@ -17,7 +17,6 @@ rivals added up (:mod:`pets.core.certificate`).
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from typing import ClassVar
 
 from pets.core.certificate import doubt_by_pairs
 from pets.core.dirichlet import p_argmax
@@ -35,8 +34,8 @@ class BoInf(QuotaPolicy):
     (3, 3, 6)
     """
 
-    solitary: ClassVar[bool] = True
-    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = (
+    solitary = True
+    sweep = (
         "threshold",
         (2.0, 4.5, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 18.0, 22.0, 26.0, 30.0, 40.0, 50.0, 70.0, 100.0, 150.0, 200.0,
          300.0, 500.0, 1000.0, 2000.0, 4000.0, 10000.0),

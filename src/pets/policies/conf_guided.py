@@ -12,7 +12,6 @@ one under the bar costs all its tokens: compare this policy by traces, not by to
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -34,12 +33,9 @@ class ConfGuided(QuotaPolicy):
     ([9.0, 0.0, 8.0, 0.0], 'A', 4)
     """
 
-    sees: ClassVar[Literal["counts", "traces"]] = "traces"
-    solitary: ClassVar[bool] = True
-    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = (
-        "threshold",
-        (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0),
-    )
+    sees = "traces"
+    solitary = True
+    sweep = ("threshold", (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0))
 
     warmup: int = 16
     keep: float = 90.0

@@ -15,7 +15,6 @@ question could stop below the mean of those before it.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.core.dirichlet import p_leader
 from pets.core.policy import QuotaPolicy, View
@@ -37,11 +36,7 @@ class DSC(QuotaPolicy):
     1
     """
 
-    solitary: ClassVar[bool] = False
-    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = (
-        "threshold",
-        (0.6, 0.8, 0.85, 0.88, 0.9, 0.92, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999),
-    )
+    sweep = ("threshold", (0.6, 0.8, 0.85, 0.88, 0.9, 0.92, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999))
 
     threshold: float = 0.95
     cap: int = 40

@@ -5,7 +5,6 @@ Sky-high Cost" (ICLR 2024): windows of 5, 40 traces at most.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
@@ -21,9 +20,9 @@ class ESC(QuotaPolicy):
     (4, 4)
     """
 
-    sees: ClassVar[Literal["counts", "traces"]] = "traces"
-    solitary: ClassVar[bool] = True
-    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = ("window", (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20))
+    sees = "traces"
+    solitary = True
+    sweep = ("window", (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20))
 
     window: int = 5
     cap: int = 40

@@ -5,7 +5,6 @@ not parse counts as an answer of its own; here it casts no vote, as everywhere i
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
@@ -24,11 +23,8 @@ class ITSAdaptive(QuotaPolicy):
     (2, 4, 4)
     """
 
-    solitary: ClassVar[bool] = True
-    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = (
-        "threshold",
-        (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
-    )
+    solitary = True
+    sweep = ("threshold", (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0))
 
     threshold: float = 0.75
     cap: int = 64

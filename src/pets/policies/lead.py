@@ -5,7 +5,6 @@ expected samples at its error rates, whatever theta (Wald and Wolfowitz 1948).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
@@ -21,8 +20,8 @@ class Lead(QuotaPolicy):
     (3, 3, 5)
     """
 
-    solitary: ClassVar[bool] = True
-    sweep: ClassVar[tuple[str, tuple[float, ...]] | None] = ("votes", tuple(range(1, 25)))
+    solitary = True
+    sweep = ("votes", tuple(range(1, 25)))
 
     votes: int = 4
     cap: int = 64

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pets.core.dirichlet import okg_index
 from pets.core.policy import IndexPolicy, View, check_prior, check_zone
@@ -35,7 +35,7 @@ class OKG(IndexPolicy):
     True
     """
 
-    refit_growth: ClassVar[float] = 1.25
+    refit_growth = 1.25
 
     prior: float | Literal["learned"] = "learned"
     unseen: int = 1

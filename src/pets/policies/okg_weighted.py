@@ -9,7 +9,7 @@ the surest 70 % (Liu et al., PETS, appendix B).
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class OKGWeighted(IndexPolicy):
     ('A', True)
     """
 
-    sees: ClassVar[Literal["counts", "traces"]] = "traces"
+    sees = "traces"
 
     prior: float = 1.0
     unseen: int = 1

@@ -10,7 +10,7 @@ table, or for one round the shares and curves of the warm-up patterns, are what 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, Self
@@ -137,8 +137,10 @@ class PriceRule(QuotaPolicy):
             return self
         prior = fit_prior(batch, self.lengths)
         rule = replace(self, shares=prior.shares, edges=prior.edges, kind_shares=prior.kind_shares)
-        tallies = _spread(voted)
-        paths = _redrawn(tallies, prior)
+        tallies = [voted[len(voted) * i // PATHS] for i in range(PATHS)]  # evenly spread over the stream
+        rng = np.random.default_rng(0)  # a fixed draw
+        drawn = [redrawn(tally, prior, COLD_TRACES, rng) for tally in tallies]
+        paths = [[None if answer is None else str(answer) for answer in path] for path in drawn]
         if self.rounds == 1:
             return replace(rule, grids=fit_grid([count_votes(path) for path in paths], len(PATTERNS)).rows)
         tokens = [[round(tally.mean_tokens)] * COLD_TRACES for tally in tallies]
@@ -191,18 +193,6 @@ class PriceRule(QuotaPolicy):
         if isinstance(prior, str):
             return learned_batch(self._learned, tally, log_price, left, cap, self.zone)
         return batch(lambda state: okg_index(state, prior, self.unseen), tally, log_price, left, cap)
-
-
-def _spread(tallies: Sequence[Tally]) -> list[Tally]:
-    """PATHS of them, evenly spread over the stream; where there are fewer, each several times."""
-    return [tallies[len(tallies) * i // PATHS] for i in range(PATHS)]
-
-
-def _redrawn(tallies: Sequence[Tally], prior: LearnedPrior) -> list[list[str | None]]:
-    """A path for each question, from its own posterior; a fixed draw."""
-    rng = np.random.default_rng(0)
-    paths = [redrawn(tally, prior, COLD_TRACES, rng) for tally in tallies]
-    return [[None if answer is None else str(answer) for answer in path] for path in paths]
 
 
 @lru_cache(maxsize=16)

@@ -1,7 +1,6 @@
 """Standard self-consistency: the same number of traces for every question."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.core.policy import QuotaPolicy, View
 from pets.core.tally import Tally
@@ -17,7 +16,7 @@ class Uniform(QuotaPolicy):
     16
     """
 
-    blind: ClassVar[bool] = True
+    blind = True
 
     def quota(self, tally: Tally, view: View) -> int:
         """The mean of what is left."""
