@@ -258,21 +258,10 @@ def _levels(counts: tuple[int, ...], prior: float, M: int, pending: float) -> tu
     The fantasy adds ``pending`` traces in the posterior mean's proportions: alpha (1 + pending / sum alpha).
     """
     scale = 1.0 + pending / (prior * M + sum(counts)) if pending else 1.0
-    levels: list[float] = []
-    weights: list[int] = []
-    empty = M - len(counts)
-    if empty > 0:
-        levels.append(prior * scale)
-        weights.append(empty)
-    previous = -1
+    copies = {0: M - len(counts)} if len(counts) < M else {}
     for count in reversed(counts):
-        if count == previous:
-            weights[-1] += 1
-        else:
-            levels.append((prior + count) * scale)
-            weights.append(1)
-            previous = count
-    return levels, weights
+        copies[count] = copies.get(count, 0) + 1
+    return [(prior + count) * scale for count in copies], [*copies.values()]
 
 
 @lru_cache(maxsize=MEMO_ENTRIES)
@@ -302,10 +291,10 @@ def p_leader(alpha: tuple[float, ...], unseen: tuple[tuple[float, int], ...] = (
     >>> round(p_leader((4.0,), ((1.0, 1),)), 12)         # Beta(4, 1): 1 - 2^-4
     0.9375
     """
-    copies = dict(Counter(alpha))
+    copies = Counter(alpha)
     for level, many in unseen:
         if many:
-            copies[level] = copies.get(level, 0) + many
+            copies[level] += many
     levels = sorted(copies)
     return float(_p_levels(levels, list(map(copies.__getitem__, levels)))[levels.index(alpha[0])])
 

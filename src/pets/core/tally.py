@@ -10,6 +10,7 @@ PETS).
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import comb
@@ -89,13 +90,8 @@ def count_votes(answers: Iterable[str | None]) -> tuple[tuple[int, ...], int]:
     >>> count_votes(["B", "A", None, "B"])
     ((2, 1), 1)
     """
-    votes: dict[str, int] = {}
-    nulls = 0
-    for answer in answers:
-        if answer is None:
-            nulls += 1
-        else:
-            votes[answer] = votes.get(answer, 0) + 1
+    votes = Counter(answers)
+    nulls = votes.pop(None, 0)
     return tuple(sorted(votes.values(), reverse=True)), nulls
 
 
@@ -197,13 +193,7 @@ class Tally:
         """
         counts, nulls = count_votes(answers)
         return cls(
-            counts,
-            nulls,
-            pending,
-            options,
-            question=question,
-            answers=tuple(answers),
-            confidences=tuple(confidences),
+            counts, nulls, pending, options, question=question, answers=tuple(answers), confidences=tuple(confidences)
         )
 
     @property

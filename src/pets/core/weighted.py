@@ -26,7 +26,7 @@ where they are powers of z however slow (alpha = 0.03), double-exponential (Taka
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -74,13 +74,8 @@ class Belief:
             raise InputError(f"option {m} is not in the belief; expected 0 to {len(self.alpha) - 1}.")
         if not math.isfinite(c):
             raise InputError(f"the confidence is {c}; expected a finite number. Leave out traces without one.")
-        v = self.v[m] / (1 + self.v[m])
-        return replace(
-            self,
-            alpha=_put(self.alpha, m, self.alpha[m] + 1),
-            beta=_put(self.beta, m, (self.beta[m] + self.v[m] * c) / (1 + self.v[m])),
-            v=_put(self.v, m, v),
-        )
+        beta, v = (self.beta[m] + self.v[m] * c) / (1 + self.v[m]), self.v[m] / (1 + self.v[m])
+        return Belief(_put(self.alpha, m, self.alpha[m] + 1), _put(self.beta, m, beta), _put(self.v, m, v))
 
     def fantasy(self, pending: float) -> "Belief":
         """The belief with ``pending`` traces in flight, each option taking its share alpha_m / sum alpha of them:
@@ -92,11 +87,8 @@ class Belief:
         if not 0 <= pending < math.inf:
             raise InputError(f"{pending} traces are pending; expected a finite number of at least 0.")
         each = pending / sum(self.alpha)
-        return replace(
-            self,
-            alpha=tuple(a + each * a for a in self.alpha),
-            v=tuple(v / (1 + v * each * a) for a, v in zip(self.alpha, self.v, strict=True)),
-        )
+        v = tuple(v / (1 + v * each * a) for a, v in zip(self.alpha, self.v, strict=True))
+        return Belief(tuple(a + each * a for a in self.alpha), self.beta, v)
 
 
 @dataclass(frozen=True, slots=True)
