@@ -579,6 +579,14 @@ def test_attempts_that_were_charged_before_a_launch_is_given_up_count_as_a_trace
     assert allocator.budget.reserved == 0 and not allocator.give_up(launches[0], paid=True)
 
 
+@pytest.mark.parametrize("policy", [OKG(prior=1.0), Uniform()], ids=repr)
+def test_a_launch_that_was_charged_and_given_up_counts_against_the_cap(policy):
+    allocator = Allocator(policy, Budget(total=9, cap=2), [Question("q1")])
+    first, second = allocator.ask(9)
+    assert allocator.give_up(first, paid=True, for_good=False) and allocator.tell(Trace(*second, "A"))
+    assert allocator.ask(9) == [] and allocator.verdict("q1").no_answer == 1
+
+
 def test_a_question_that_was_given_up_stays_so_and_can_be_withdrawn():
     allocator = Allocator(OKG(prior=1.0), Budget(total=9), [Question("q1"), Question("q2")])
     (launch,) = allocator.ask()

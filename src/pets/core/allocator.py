@@ -26,13 +26,12 @@ from typing import Any
 
 import numpy as np
 
-from pets.core.budget import Budget
+from pets.core.budget import Budget, Window
 from pets.core.certificate import Decision, decision_certificate, expected_share
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, View
 from pets.core.queues import Queue, ReplicaTotals
+from pets.core.queues.index import RankQueue, StateQueue
 from pets.core.queues.quotas import QuotaQueue
-from pets.core.queues.ranks import RankQueue
-from pets.core.queues.states import StateQueue
 from pets.core.queues.waves import WaveQueue
 from pets.core.record import Record, VoteCount
 from pets.core.tally import Tally, weights_by_answer
@@ -108,16 +107,15 @@ class Allocator:
         """
         self._queue.cover_warmups(len(questions))
         self.check(*questions)
-        start, window = self._arrived, self.budget.window
         records = []
-        for position, question in enumerate(questions, start):
+        for position, question in enumerate(questions, self._arrived):
             hurry = self.hurry
             if hurry is not None:
                 own = hurry if question.hurry is None else question.hurry
                 hurry = 0.0 if self.policy.blind else own  # which goes on whatever traces say
             records.append(self.votes.new_record(question.id, position, question.options, self._keep_traces, hurry))
-        if window is not None:
-            self.budget.grow(window.amount * self._windows_opened(len(records)))
+        if self.budget.window is not None:
+            self.budget.grow(self._allowance(self.budget.window, len(records)))
         for record in records:
             self._records[record.id] = record
         self._arrived += len(records)
@@ -198,7 +196,8 @@ class Allocator:
         if not (self.waves_left or (extra and self.policy.waves)):
             return False
         self._learn()
-        return self._queue.next_wave(extra)
+        self._queue.next_wave()
+        return True
 
     def adopt(self, traces: Iterable[Trace], waves: int = 0, pending: Iterable[Launch] = ()) -> None:
         """Take in traces that an earlier run has paid for, each question's in launch order from number 0 on.
@@ -311,25 +310,21 @@ class Allocator:
         if self._keep_traces:
             self.policy.check(trace)
         self.budget.settle(trace)
+        self._count(record, trace)
+        return True
+
+    def _count(self, record: Record, trace: Trace) -> None:
+        """A trace came back: what follows from it, but for its price."""
         self.told += 1
-        served = self._is_served(record)
-        if record.hurry is not None or (number == record.told and served):
-            before = record.count(trace)
-            if number == record.told:
-                record.told += 1
-            else:
-                record.keep(number, None)
-            if served:
-                self._queue.told(record, before)
-        else:
-            record.keep(number, trace)
-        if not served or (record.late and number < record.told):
+        served, before = self._is_served(record), record.tell(trace)
+        if served and before is not None:
+            self._queue.told(record, before)
+        if not served or (record.late and trace.number < record.told):
             self._drain(record)
         if self.told >= self.votes.learn_at:
             self.learn_worth()
         if self.told >= self._refit_at:
             self._refit()
-        return True
 
     def take_back(self, launch: Launch) -> bool:
         """Take back a launch that was never sent and so never paid for; False if it has been told or taken back."""
@@ -360,13 +355,12 @@ class Allocator:
         if for_good and self._is_served(record):
             self._queue.remove(record)
             self._given_up.add(record.id)
-        if not self.take_back(launch):
+        if not paid:
+            return self.take_back(launch)
+        if not record.is_in_flight(launch.number):
             return False
-        if paid:
-            record.returned += 1
-            record.nulls += 1
-            record.taken_back -= 1
-            self.told += 1
+        self.budget.refund()
+        self._count(record, Trace(*launch))
         return True
 
     def charge(self, traces: Sequence[Trace]) -> bool:
@@ -527,15 +521,12 @@ class Allocator:
 
         A withdrawn question goes with its last trace.
         """
-        late, served = record.late, self._is_served(record)
+        late = record.late
         while late and record.told in late:
             trace = late.pop(record.told)
             if trace is None:
                 record.told += 1
-                continue
-            before = record.count(trace)
-            record.told += 1
-            if served:
+            elif (before := record.tell(trace)) is not None and self._is_served(record):
                 self._queue.told(record, before)
         if record.id in self._leaving and record.told == record.launched:
             self._leaving.remove(record.id)
@@ -567,8 +558,20 @@ class Allocator:
         return self.policy.warmup or self.policy.refit_growth
 
     def _new_queue(self, policy: Policy) -> Queue[Any]:
-        """The queue of a policy, which asks for the warm-up alone where the policy has yet to learn from it."""
-        queue = queue_for(policy, self.budget, self.horizon, self.seed, alike=self.votes.alike, hurry=self.hurry)
+        """The queue that serves this kind of policy; the warm-up alone where the policy has yet to learn from it."""
+        queue: Queue[Any]
+        if isinstance(policy, QuotaPolicy):
+            queue = QuotaQueue(policy, self.budget, self.horizon, self.seed)
+        elif not isinstance(policy, IndexPolicy):
+            raise InputError(
+                f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy."
+            )
+        elif policy.waves:
+            queue = WaveQueue(policy, self.budget, self.horizon)
+        elif self.votes.alike and policy.sees == "counts":
+            queue = StateQueue(policy, self.budget, self.hurry)
+        else:
+            queue = RankQueue(policy, self.budget, self.hurry)
         queue.only_warmup = policy.learns and policy.warmup > 0 and not self._fitted
         return queue
 
@@ -585,12 +588,10 @@ class Allocator:
         for place in places.tolist():
             self._queue.add(records[place])
 
-    def _windows_opened(self, arriving: int) -> int:
-        """How many windows the next ``arriving`` questions begin."""
-        if self.budget.window is None:
-            return 0
-        size, arrived = self.budget.window.questions, self._arrived + self._queue.others.arrived
-        return -(-(arrived + arriving) // size) - -(-arrived // size)
+    def _allowance(self, window: Window, arriving: int) -> int:
+        """What the windows that the next ``arriving`` questions begin add to the budget."""
+        arrived = self._arrived + self._queue.others.arrived
+        return window.amount * (-(-(arrived + arriving) // window.questions) - -(-arrived // window.questions))
 
     def check(self, *questions: Question) -> None:
         """Refuse questions that do not fit, or that the budget left cannot warm up; changes nothing."""
@@ -602,7 +603,7 @@ class Allocator:
                 raise InputError(f"question {question.id!r} has {question.options} options; give 2 or more, or None.")
             seen.add(question.id)
         window = self.budget.window
-        coming = 0 if window is None else window.amount * self._windows_opened(len(questions))
+        coming = 0 if window is None else self._allowance(window, len(questions))
         _check_warmup(self.policy, len(questions), self.budget.expected + coming // self.budget.currency.hold)
 
 
@@ -629,25 +630,3 @@ def _check_trace(trace: Trace) -> None:
     else:
         return
     raise InputError(f"trace {trace.number} of {trace.question!r} {fault}")
-
-
-def queue_for(
-    policy: Policy,
-    budget: Budget,
-    horizon: int | None,
-    seed: int,
-    *,
-    alike: bool = True,
-    hurry: float | None = None,
-) -> Queue[Any]:
-    """The queue that serves this kind of policy; ``alike``: questions with the same votes share an entry.
-
-    With a ``hurry`` the traces of a question are raced.
-    """
-    if isinstance(policy, QuotaPolicy):
-        return QuotaQueue(policy, budget, horizon, seed)
-    if isinstance(policy, IndexPolicy) and policy.waves:
-        return WaveQueue(policy, budget, horizon)
-    if isinstance(policy, IndexPolicy):
-        return (StateQueue if alike and policy.sees == "counts" else RankQueue)(policy, budget, hurry)
-    raise InputError(f"{policy!r} is neither an index nor a quota policy; derive it from IndexPolicy or QuotaPolicy.")

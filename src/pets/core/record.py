@@ -120,26 +120,15 @@ class Record:
 
     def adopt(self, trace: Trace) -> None:
         """Take in a trace of an earlier run; launches between the last one and it were taken back."""
-        self._skip_to(trace.number)
-        self.launched += 1
+        self.relaunch(trace.number)
         if trace.part is not None:
             self.cancel(trace.number)
-        elif self.told == trace.number:
-            self.count(trace)
-            self.told += 1
-        elif self.hurry is not None:
-            self.count(trace)
-            self.keep(trace.number, None)
         else:
-            self.keep(trace.number, trace)
+            self.tell(trace)
 
     def relaunch(self, number: int) -> None:
         """Take in a launch of an earlier run that is still on its way; those between the last one and it were
         taken back."""
-        self._skip_to(number)
-        self.launched += 1
-
-    def _skip_to(self, number: int) -> None:
         gap = number - self.launched
         self.taken_back += gap
         if self.told == self.launched:
@@ -147,7 +136,15 @@ class Record:
         else:
             for skipped in range(self.launched, number):
                 self.keep(skipped, None)
-        self.launched = number
+        self.launched = number + 1
+
+    def tell(self, trace: Trace) -> int | None:
+        """A launch came back; returns what :meth:`count` does, or ``None`` where it is held until its turn."""
+        if trace.number != self.told:
+            self.keep(trace.number, trace if self.hurry is None else None)
+            return None if self.hurry is None else self.count(trace)
+        self.told += 1
+        return self.count(trace)
 
     def keep(self, number: int, trace: Trace | None) -> None:
         """Hold a trace that came back before its turn, or ``None`` for a launch that was taken back."""
@@ -189,24 +186,15 @@ class Record:
         """The numbers that were launched and have neither come back nor been taken back."""
         return list(filter(self.is_in_flight, range(self.told, self.launched)))
 
-    def tally(self, rounds: int = 0, mark: int = 0) -> Tally:
+    def tally(self, rounds: int = 0) -> Tally:
         """What a policy may see."""
         traces = [(trace.answer, trace.confidence, trace.tokens) for trace in self.traces] if self.traces else ()
         answers, confidences, tokens = zip(*traces, strict=True) if traces else ((), (), ())
-        returned, counts = self.returned, tuple(sorted(self.votes.values(), reverse=True))
+        returned, nulls, counts = self.returned, self.nulls, tuple(sorted(self.votes.values(), reverse=True))
+        pending = self.launched - self.taken_back - self.cancelled - returned
+        mean, extra = self.tokens / returned if returned else 0.0, sum(counts) + nulls - returned
         return Tally(
-            counts,
-            self.nulls,
-            self.launched - self.taken_back - self.cancelled - returned,
-            self.options,
-            rounds,
-            mark,
-            self.tokens / returned if returned else 0.0,
-            self.id,
-            answers,
-            confidences,
-            tokens,
-            sum(counts) + self.nulls - returned,
+            counts, nulls, pending, self.options, rounds, 0, mean, self.id, answers, confidences, tokens, extra
         )
 
 

@@ -1,10 +1,8 @@
 """Queues: who is served next, who has enough, and what the policy may know; one kind for each kind of policy.
 
-states.py   an index policy that sees counts: questions in the same belief state share one entry
-ranks.py    an index policy that sees whole traces, or soft votes: one entry for each question
+index.py    an index policy: questions in the same belief state share one entry, or each has its own; races at one price
 quotas.py   a quota policy: what is granted, fewest launched first
 waves.py    an index policy with waves: one wave of all questions at a time
-priced.py   what the queues of index policies do in a race
 walk.py     where a quota policy stops along recorded paths, without launching a trace
 
 The defaults here are those of an index policy that serves one launch after the other: it promises nothing, has no
@@ -13,7 +11,7 @@ waves, and shares no stream with other allocators.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Generic, TypeVar
 
@@ -22,6 +20,8 @@ from pets.core.record import GONE, Record
 from pets.core.tally import Tally
 from pets.errors import StateError
 from pets.types import Launch
+
+LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 
 P = TypeVar("P", bound=Policy)
 
@@ -130,9 +130,8 @@ class Queue(ABC, Generic[P]):
         """Whether the next launch that is asked for begins a wave."""
         return False
 
-    def next_wave(self, extra: bool = False) -> bool:
-        """Plan the next wave now; an ``extra`` one may come after the last. False where there is none."""
-        return False
+    def next_wave(self) -> None:
+        """Plan the next wave now, or one after the last."""
 
     def skip_waves(self, waves: int) -> None:
         """Count waves that an earlier run has begun."""
@@ -151,3 +150,8 @@ class Queue(ABC, Generic[P]):
     def sync_replicas(self, others: ReplicaTotals) -> None:
         """Plan as one with the allocators that took ``others`` in all of the same stream."""
         self.totals()
+
+
+def sample(records: Sequence[Record]) -> Mapping[Tally, int]:
+    """What a policy learns trace lengths from: the tallies of questions, LENGTH_SAMPLE of them at most."""
+    return dict.fromkeys(map(Record.tally, records[:: len(records) // LENGTH_SAMPLE + 1]), 1)

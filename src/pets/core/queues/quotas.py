@@ -38,20 +38,16 @@ COIN_BLOCK = 1024  # drawn at a time
 
 @dataclass(slots=True, eq=False)
 class _Grant:
-    """One question's account: ``total`` traces granted in ``rounds`` batches after the warm-up."""
+    """One question's account: what it was granted, in ``rounds`` batches after the warm-up."""
 
     record: Record
-    total: int = 0
+    owed: int = 0  # granted and not launched
     rounds: int = 0
     final: bool = False  # no more will be granted
     stopped: bool = False  # final, and all of it has come back
     short: bool = False  # the budget did not pay for all that the policy wanted
     needed: int = 0  # traces in flight beyond which others are speculative, in a race
     version: int = 0
-
-    @property
-    def owed(self) -> int:
-        return self.total - self.record.spent
 
 
 class QuotaQueue(Queue[QuotaPolicy]):
@@ -76,14 +72,13 @@ class QuotaQueue(Queue[QuotaPolicy]):
 
     def add(self, record: Record) -> None:
         """Let a question in, new or with traces paid for; it is looked at when the next launch is asked for."""
-        grant = _Grant(record, record.spent)
+        grant = _Grant(record)
         self._open += record.spent
         self._grants[record.position] = grant
         self._arrived = max(self._arrived, record.position + 1)
         self._fresh.append(grant)
 
     def take(self, n: int) -> list[Launch]:
-        """Up to n launches of what is granted."""
         self.look()
         launches: list[Launch] = []
         while len(launches) < n and self._heap:
@@ -125,7 +120,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
 
     @property
     def promised(self) -> int:
-        """Traces that are granted and not launched yet, and the warm-ups of the questions to come."""
         return self._owed + self.others.owed + self.policy.warmup * self._coming
 
     def remove(self, record: Record) -> None:
@@ -156,11 +150,9 @@ class QuotaQueue(Queue[QuotaPolicy]):
         return grant.stopped and not grant.short
 
     def batch(self) -> Mapping[Tally, int]:
-        """Every question's tally."""
         return {grant.record.tally(grant.rounds): 1 for grant in self._grants.values()}
 
     def totals(self) -> ReplicaTotals:
-        """What this queue has taken of a stream's plan, without others'."""
         budget, others = self._budget, self.others
         return ReplicaTotals(
             arrived=self._arrived,
@@ -175,7 +167,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
         )
 
     def sync_replicas(self, others: ReplicaTotals) -> None:
-        """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price."""
         budget, window, before = self._budget, self._budget.window, self.others
         if window is None:
             raise StateError("allocators share a stream whose budget comes by windows; this one's does not.")
@@ -194,7 +185,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
             budget.total = max(budget.total, budget.spent + budget.reserved + traces * budget.currency.hold)
 
     def view(self, record: Record) -> View:
-        """What the policy may know when it is asked about ``record``."""
         others = self.others
         budget_left = self._budget.expected + self._open - self._owed_final + others.open - others.owed_final
         questions_left = max(1, self._expected - self._finals - others.finals)
@@ -237,10 +227,8 @@ class QuotaQueue(Queue[QuotaPolicy]):
             grant.short = wanted > max(0, extra)
         if extra > 0:
             self._extend(grant, extra)
-        elif wanted > 0 and self._budget.reserved and not self._budget.currency.counts_traces:
-            self._due[record.position] = grant  # what is in flight may cost less than is held for it
         else:
-            self._stop(grant)
+            self._wait_or_stop(grant, wanted)
 
     def _decide_race(self, grant: _Grant, hurry: float, spare: int) -> None:
         """Grant what may be in flight of a raced question now, as far as ``spare`` pays for it.
@@ -258,24 +246,23 @@ class QuotaQueue(Queue[QuotaPolicy]):
         granted = max(0, min(room, max(free, min(warmup - record.spent, spare))))
         grant.short = m - record.pending > granted
         self._owed += granted - grant.owed
-        grant.total = record.spent + granted
+        grant.owed = granted
         self._offer(grant)
-        if granted or record.pending:
-            return
-        if m and self._budget.reserved and not self._budget.currency.counts_traces:
-            self._due[record.position] = grant  # what is in flight may cost less than is held for it
-        else:
-            self._stop(grant)
+        if not granted and not record.pending:
+            self._wait_or_stop(grant, m)
 
-    def _stop(self, grant: _Grant) -> None:
-        """Nothing more is in sight for a question."""
-        grant.stopped = True
-        self._stops.append(grant.record.spent)
-        self._close(grant)
+    def _wait_or_stop(self, grant: _Grant, wanted: int) -> None:
+        """A question that gets nothing now waits where what is in flight may cost less than is held for it."""
+        if wanted > 0 and self._budget.reserved and not self._budget.currency.counts_traces:
+            self._due[grant.record.position] = grant
+        else:
+            grant.stopped = True
+            self._stops.append(grant.record.spent)
+            self._close(grant)
 
     def _extend(self, grant: _Grant, extra: int) -> None:
         """Promise ``extra`` traces more."""
-        grant.total += extra
+        grant.owed += extra
         self._owed += extra
         if grant.record.spent >= self.policy.warmup:
             grant.rounds += 1
@@ -293,6 +280,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
 
     def _count(self, grant: _Grant, launched: int) -> None:
         """A launch (+1) or its being taken back (-1)."""
+        grant.owed -= launched
         self._owed -= launched
         if grant.final:
             self._owed_final -= launched

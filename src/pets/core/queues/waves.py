@@ -13,14 +13,12 @@ from heapq import heapify, heappop, heappush
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy
 from pets.core.prior import length_class
-from pets.core.queues import Queue
+from pets.core.queues import Queue, sample
 from pets.core.record import Record
 from pets.core.tally import Tally
 from pets.core.waves import Wave
 from pets.errors import InputError
 from pets.types import Launch
-
-LENGTH_SAMPLE = 20_000  # questions that a policy learns lengths from
 
 
 class WaveQueue(Queue[IndexPolicy]):
@@ -42,17 +40,11 @@ class WaveQueue(Queue[IndexPolicy]):
 
     @property
     def wave_is_due(self) -> bool:
-        """Whether the next launch that is asked for begins a wave."""
         over = not self._parts and not self._flying
         return over and self.waves_left > 0 and self._budget.expected > 0 and bool(self._records)
 
-    def next_wave(self, extra: bool = False) -> bool:
-        """Plan the next wave now: what is in flight counts as pending, what was not launched is planned anew.
-
-        An ``extra`` one may come after the last.
-        """
-        if self.waves_left == 0 and not extra:
-            return False
+    def next_wave(self) -> None:
+        """As :meth:`Queue.next_wave`: what is in flight counts as pending, what was not launched is planned anew."""
         wave = Wave(self._budget.expected, max(1, self.waves_left), self._budget.cap)
         states = self._states()
         parts = self.policy.plan_wave({tally: len(records) for tally, records in states.items()}, wave)
@@ -66,7 +58,6 @@ class WaveQueue(Queue[IndexPolicy]):
         heapify(self._heap)
         self.waves_left = max(0, self.waves_left - 1)
         self._begin(int(bool(self._parts)))
-        return True
 
     def add(self, record: Record) -> None:
         """Let a question in, new or restored; it is part of the next wave that is planned."""
@@ -91,7 +82,6 @@ class WaveQueue(Queue[IndexPolicy]):
         return launches
 
     def told(self, record: Record, before: int) -> None:
-        """The prefix grew."""
         self._flying -= 1
 
     def taken_back(self, record: Record) -> None:
@@ -112,13 +102,11 @@ class WaveQueue(Queue[IndexPolicy]):
 
     def batch(self) -> Mapping[Tally, int]:
         """Every question's tally; where lengths matter, of a sample of the questions."""
-        records = list(self._records.values())
         if self.policy.marks:
-            return dict.fromkeys(map(Record.tally, records[:: len(records) // LENGTH_SAMPLE + 1]), 1)
+            return sample(list(self._records.values()))
         return {tally: len(alike) for tally, alike in self._states().items()}
 
     def skip_waves(self, waves: int) -> None:
-        """Count waves that an earlier run has begun."""
         self.waves_left = max(0, self.waves_left - waves)
         self._begin(waves)
 
