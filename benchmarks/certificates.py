@@ -62,8 +62,9 @@ def certify_resampled(pool: Pool, config: ReplayConfig) -> list[Certified]:
             alone = [certificates_of([question]) for question in batch]
             moments.setdefault(("uniform alone", n), []).append(np.concatenate(alone, axis=1))
     return [
-        Certified.joined([Certified(pool.name, policy, budget, c, share, right > 0.0) for c, share, right in found])
+        Certified(pool.name, policy, budget, c, share, right > 0.0)
         for (policy, budget), found in moments.items()
+        for c, share, right in found
     ]
 
 

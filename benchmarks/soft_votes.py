@@ -197,8 +197,8 @@ def report(form: str, pool: Sequence[Ballots], repetitions: int, level: float) -
     print("certificates    mean traces   certificate   right   error   null of a calibrated forecaster (questions')")
     for name, runs in (("soft", soft), ("plain", plain)):
         for mean in CERTIFIED_AT:
-            c, right = (np.concatenate([run.certified[mean][part] for run in runs]) for part in (0, 1))
-            quality = calibrate([Certified(form, "okg", mean, c, c, right, 0.0, repetitions)])
+            certified = [run.certified[mean] for run in runs]
+            quality = calibrate([Certified(form, "okg", mean, c, c, right) for c, right in certified])
             print(
                 f"{name:16}{mean:11}{quality.certificate:14.3f}{quality.right:8.3f}{quality.error:8.3f}"
                 f"{quality.null:8.3f} ({quality.null_questions:.3f})"

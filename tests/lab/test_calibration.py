@@ -46,22 +46,14 @@ def test_gaps_of_one_bin_cancel_and_of_two_do_not():
 def test_every_question_of_every_repetition_is_certified_at_every_budget(pool):
     read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, tolerance=0.0)
     certified = certify(pool, ["okg", "uniform"], (2.0, 4.0), config)
-    assert [(group.policy, group.budget) for group in certified] == [
-        ("okg", 2),
-        ("okg", 4),
-        ("uniform", 2),
-        ("uniform", 4),
-    ]
-    uniform = certified[3]
-    expected = []
-    for repetition in range(2):
-        draw = draw_traces(read, config, repetition)
-        for question in read.questions:
-            path = [trace.answer for trace in draw.traces[question.id]]
-            expected.append((majority(path[:4]), path[:4].count(majority(path[:4])), majority(path)))
-    assert uniform.right.tolist() == [now is not None and now == end for now, _, end in expected]
-    assert all((c > 0) == (now is not None) for c, (now, _, _) in zip(uniform.certificate, expected, strict=True))
-    assert np.all((uniform.certificate >= 0) & (uniform.certificate <= 1))
+    runs = [(policy, budget) for policy in ("okg", "uniform") for budget in (2, 4) for _ in range(2)]
+    assert [(group.policy, group.budget) for group in certified] == runs
+    for repetition, uniform in enumerate(certified[6:]):
+        paths = [[trace.answer for trace in path] for path in draw_traces(read, config, repetition).traces.values()]
+        expected = [(majority(path[:4]), majority(path)) for path in paths]
+        assert uniform.right.tolist() == [now is not None and now == end for now, end in expected]
+        assert all((c > 0) == (now is not None) for c, (now, _) in zip(uniform.certificate, expected, strict=True))
+        assert np.all((uniform.certificate >= 0) & (uniform.certificate <= 1))
 
 
 def test_who_has_drawn_everything_is_certain_and_right(pool):
@@ -78,11 +70,12 @@ def test_certificates_of_the_models_own_questions_are_calibrated(build):
 
 def test_the_zones_certificates_are_held_against_good_verdicts(pool):
     read, config = read_answers(pool), ReplayConfig(repetitions=2, size=16, tolerance=0.2)
-    plain, zone = certify(pool, ["uniform"], (4.0,), config)
-    assert (plain.zone, zone.zone) == (0.0, 0.2)
-    draws = [draw_traces(read, config, repetition) for repetition in range(2)]
-    assert zone.right.tolist() == [bool(good) for draw in draws for good in draw.outcomes.good[:, 4]]
-    assert np.all(zone.certificate >= plain.certificate - 1e-6) and zone.right.sum() >= plain.right.sum()
+    groups = certify(pool, ["uniform"], (4.0,), config)
+    assert [group.zone for group in groups] == [0.0, 0.0, 0.2, 0.2]
+    for repetition, (plain, zone) in enumerate(zip(groups[:2], groups[2:], strict=True)):
+        draw = draw_traces(read, config, repetition)
+        assert zone.right.tolist() == draw.outcomes.good[:, 4].tolist()
+        assert np.all(zone.certificate >= plain.certificate - 1e-6) and zone.right.sum() >= plain.right.sum()
 
 
 def test_with_disjoint_halves_certificates_are_for_infinity(build):
@@ -101,5 +94,5 @@ def test_a_calibrated_forecaster_errs_by_its_null():
         errors.append(scores.error)
     assert 0.85 < np.mean(np.array(errors) < scores.null) <= 1.0
     assert scores.null == pytest.approx(scores.null_questions, rel=0.25)  # one repetition: the coins are the same
-    again = Certified("toy", "okg", 4.0, np.tile(p, 20), np.tile(p, 20), np.tile(p, 20) > 0.5, repetitions=20)
-    assert calibrate([again]).null_questions > 2 * calibrate([again]).null
+    again = [Certified("toy", "okg", 4.0, p, p, p > 0.5)] * 20
+    assert calibrate(again).null_questions > 2 * calibrate(again).null

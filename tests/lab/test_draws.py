@@ -13,10 +13,10 @@ from pets.lab.draws import (
     coded,
     draw_traces,
     good_labels,
+    kept_weights,
     running_votes,
     running_weighted_votes,
     size_of,
-    tied,
     vote_accuracy,
     without_short,
 )
@@ -138,8 +138,15 @@ def test_a_trace_without_an_answer_needs_no_confidence():
 
 
 def test_ties_of_the_weighted_vote_are_ties_of_weight():
-    assert tied(["A", "B"], [3.0, 3.0]) is False  # the filter keeps one of the two
-    assert tied(["A", "B", "A", "B"], [3.0, 3.0, 1.0, 1.0]) and not tied(["A", "B", "A", "B"], [4.0, 3.0, 1.0, 1.0])
+    assert is_tied("AB") and not is_tied("AAB")
+    assert not is_tied("AB", 3.0, 3.0)  # the filter keeps one of the two
+    assert is_tied("ABAB", 3.0, 3.0, 1.0, 1.0) and not is_tied("ABAB", 4.0, 3.0, 1.0, 1.0)
+
+
+def is_tied(answers, *confidence):
+    question = PooledQuestion("q", tuple(answers), confidence=confidence or None)
+    draw = draw_traces(read_answers(Pool("p", (question,))), ReplayConfig(1, weighted=bool(confidence)), 0)
+    return draw.tied.tolist() == [True]
 
 
 def uneven(*counts):
@@ -169,12 +176,12 @@ def test_a_declared_minimum_leaves_out_what_is_shorter():
 
 
 def test_good_verdicts_by_hand():
-    target = ["A"] * 10 + ["B"] * 9 + ["C"] * 8 + [None] * 5  # C is 2 of 27 votes behind, 0.074
-    assert good_labels(["A", "B", "C", "D"], target, None, 0.1) == ["A", "B", "C"]
-    assert good_labels(["A", "B", "C", "D"], target, None, 0.05) == ["A", "B"]
-    assert good_labels(["A", "B"], ["A"] * 11 + ["B"] * 9, None, 0.1) == ["A", "B"]  # exactly 0.1
-    assert good_labels(["A", "B"], ["A", "B"], None, 0.0) == [] and good_labels(["A"], [None], None, 0.1) == []
-    assert good_labels(["A", "B"], ["A", "B"], [1.1, 1.0], 0.1) == ["A"]  # of two votes the filter keeps one
+    votes = {"A": 10, "B": 9, "C": 8}  # C is 2 of 27 votes behind, 0.074
+    assert good_labels("ABCD", votes, 0.1) == ["A", "B", "C"]
+    assert good_labels("ABCD", votes, 0.05) == ["A", "B"]
+    assert good_labels("AB", {"A": 11, "B": 9}, 0.1) == ["A", "B"]  # exactly 0.1
+    assert good_labels("AB", {"A": 1, "B": 1}, 0.0) == [] and good_labels("A", {}, 0.1) == []
+    assert kept_weights(["A", "B"], [1.1, 1.0]) == [1.1, 0.0]  # of two votes the filter keeps one
 
 
 @pytest.mark.parametrize("target", ["whole", "disjoint"])

@@ -15,7 +15,7 @@ a question share one coin, since all repetitions draw from the same few traces o
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ Sizes = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certified:
-    """Every question of every repetition at one mean budget; arrays of shape (repetitions x questions,).
+    """The N questions of a repetition at one mean budget; arrays of shape (N,).
 
     ``share`` is the leader's share of the votes (0 without a vote), ``right`` whether it is the target, or with a
     ``zone`` whether it is good.
@@ -52,15 +52,6 @@ class Certified:
     share: Floats
     right: NDArray[np.bool_]
     zone: float = 0.0
-    repetitions: int = 1
-
-    @classmethod
-    def joined(cls, parts: Sequence["Certified"]) -> "Certified":
-        """The repetitions of one pool, policy and budget together."""
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in ("certificate", "share", "right")
-        }
-        return replace(parts[0], repetitions=sum(part.repetitions for part in parts), **columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +119,12 @@ def _null(groups: Sequence[Certified], bin_of: Sizes, sums: NDArray[Any], *, sha
     """The 95 % point of the error where certificates are what they say; ``shared`` coins or one each."""
     rng = np.random.default_rng(0)
     p = np.concatenate([group.certificate for group in groups])
-    sets = [(group.pool, group.certificate.size // group.repetitions) for group in groups]
+    sets = [(group.pool, group.certificate.size) for group in groups]
     errors = []
     for _ in range(NULL_DRAWS):
         if shared:
             coins = {(pool, questions): rng.random(questions) for pool, questions in dict.fromkeys(sets)}
-            u = np.concatenate(
-                [np.tile(coins[key], group.repetitions) for key, group in zip(sets, groups, strict=True)]
-            )
+            u = np.concatenate([coins[key] for key in sets])
         else:
             u = rng.random(p.size)
         hits = np.bincount(bin_of, weights=u < p, minlength=sums.size)

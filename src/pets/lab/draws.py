@@ -5,7 +5,7 @@ many traces each question has had, and ``agree[q, n]``, ``correct[q, n]`` and ``
 Running votes are the winner after every prefix of every path, by the one tie rule.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,30 +56,20 @@ def running_votes(codes: NDArray[np.integer]) -> Codes:
 
 
 def running_weighted_votes(path: Labels, confidences: Sequence[float | None], ranks: dict[str, int]) -> list[int]:
-    """The paper's weighted vote after n = 0..P traces of one path: the top 70 % by confidence, weighted by it."""
-    weights = voting_weights(path, confidences)
-    winners = (weighted_majority(path[:n], top_p(path[:n], weights[:n])) for n in range(1, len(path) + 1))
-    return [NO_VOTE] + [NO_VOTE if winner is None else ranks[winner] for winner in winners]
+    """The paper's weighted vote after n = 0..P traces of one path."""
+    winners = (weighted_majority(path[:n], kept_weights(path[:n], confidences[:n])) for n in range(len(path) + 1))
+    return [NO_VOTE if winner is None else ranks[winner] for winner in winners]
 
 
-def voting_weights(path: Labels, confidences: Sequence[float | None]) -> list[float]:
-    """The confidences of the votes; a vote without one raises, a trace without a vote needs none."""
-    return confidence_weights([0.0 if label is None else c for label, c in zip(path, confidences, strict=True)])
+def kept_weights(path: Labels, confidences: Sequence[float | None] | None) -> list[float]:
+    """What each trace weighs: 1 without confidences, else its own if it is among the top 70 % of those that voted.
 
-
-def tied(path: Labels, confidences: Sequence[float | None] | None = None) -> bool:
-    """Whether two answers share the lead in the vote (the weighted one if confidences are given).
-
-    >>> tied(["A", "B", None]), tied(["A", "A", "B"]), tied([None])
-    (True, False, False)
+    A vote without a confidence raises, a trace without a vote needs none.
     """
-    votes = sorted(weighted_votes(path, _kept_weights(path, confidences)).values(), reverse=True)
-    return len(votes) > 1 and votes[0] == votes[1]
-
-
-def _kept_weights(path: Labels, confidences: Sequence[float | None] | None) -> list[float]:
-    """What each trace weighs: 1 without confidences, else its own if it is among the top 70 %."""
-    return [1.0] * len(path) if confidences is None else top_p(path, voting_weights(path, confidences))
+    if confidences is None:
+        return [1.0] * len(path)
+    weights = confidence_weights([0.0 if label is None else c for label, c in zip(path, confidences, strict=True)])
+    return top_p(path, weights)
 
 
 Flags = NDArray[np.bool_]
@@ -206,7 +196,9 @@ def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Dr
     votes = running_votes(codes)
     if config.weighted:
         confidences = [[trace.confidence for trace in path] for path in traces.values()]
-        votes = np.array(list(map(running_weighted_votes, labels, confidences, ranks)), dtype=np.int32)
+        votes = np.array(
+            [running_weighted_votes(*path) for path in zip(labels, confidences, ranks, strict=True)], dtype=np.int32
+        )
     tokens = np.cumsum([[0, *(trace.tokens for trace in path)] for path in traces.values()], axis=1)
     return Draw(
         pool=pool,
@@ -244,7 +236,7 @@ def confidences_of(question: LabelledQuestion) -> tuple[float | None, ...]:
 def vote_accuracy(pool: LabelledPool, weighted: bool) -> float | None:
     """The share of questions whose vote over all recorded traces equals gold, where gold is known."""
     judged = [question for question in pool.questions if question.gold is not None]
-    weights = (_kept_weights(q.labels, confidences_of(q) if weighted else None) for q in judged)
+    weights = (kept_weights(q.labels, confidences_of(q) if weighted else None) for q in judged)
     right = [weighted_majority(q.labels, weight) == q.gold for q, weight in zip(judged, weights, strict=True)]
     return sum(right) / len(right) if right else None
 
@@ -258,25 +250,24 @@ def _judge(
     for row, (question, path, names) in enumerate(zip(pool.questions, targets, ranks, strict=True)):
         labels = [question.labels[j] for j in path.tolist()]
         confidences = [confidences_of(question)[j] for j in path.tolist()] if config.weighted else None
-        winner = weighted_majority(labels, _kept_weights(labels, confidences))
-        codes.append(names.get(winner or "", NO_TRACE))
+        weights = kept_weights(labels, confidences)
+        votes = weighted_votes(labels, weights)
+        codes.append(names.get(weighted_majority(labels, weights) or "", NO_TRACE))
         gold.append(names.get(question.gold or "", NO_TRACE))
-        ties.append(tied(labels, confidences))
-        within[row, [names[label] for label in good_labels(names, labels, confidences, config.tolerance)]] = True
+        lead = max(votes.values(), default=0.0)
+        ties.append(list(votes.values()).count(lead) > 1)
+        within[row, [names[label] for label in good_labels(names, votes, config.tolerance)]] = True
         if codes[-1] >= 0:
             within[row, codes[-1]] = True
     return DrawTargets(tuple(ranks), np.array(codes, dtype=np.int32), within, np.array(gold, dtype=np.int32)), ties
 
 
-def good_labels(
-    verdicts: Iterable[str], target: Labels, confidences: Sequence[float | None] | None, zone: float
-) -> list[str]:
+def good_labels(verdicts: Iterable[str], votes: Mapping[str, float], zone: float) -> list[str]:
     """The verdicts that no answer leads by more than ``zone`` in its share of the target's votes; none for zone 0.
 
-    >>> good_labels("ABC", ["A"] * 10 + ["B"] * 9 + ["C"], None, 0.1)
+    >>> good_labels("ABC", {"A": 10, "B": 9, "C": 1}, 0.1)
     ['A', 'B']
     """
-    votes = weighted_votes(target, _kept_weights(target, confidences))
     if zone == 0.0 or not votes:
         return []
     least = max(votes.values()) - (zone + ROUNDING) * sum(votes.values())

@@ -202,13 +202,12 @@ def resampled_levels(pool: PoolResult, result: Result, levels: Sequence[float]) 
     return np.array([[curve.traces_at(bar) for bar in row] for curve, row in zip(curves, bars.tolist(), strict=True)])
 
 
-def resampled_weights(pool: PoolResult, count: int = RESAMPLES) -> Floats:
-    """How often each question is drawn in each resample, (count, N); the same for a question in every pool."""
-    return np.array([_weights(pool.dataset, id, count) for id in pool.ids], dtype=np.float64).T
+def resampled_weights(pool: PoolResult) -> Floats:
+    """How often each question is drawn in each resample, (B, N); the same for a question in every pool."""
+    return np.array([_weights(pool.dataset, id) for id in pool.ids], dtype=np.float64).T
 
 
 @lru_cache(maxsize=1 << 14)
-def _weights(dataset: str, id: str, count: int) -> NDArray[np.int64]:
-    return np.random.default_rng([crc32(name.encode("utf-8", "surrogatepass")) for name in (dataset, id)]).poisson(
-        1.0, count
-    )
+def _weights(dataset: str, id: str) -> NDArray[np.int64]:
+    seeds = [crc32(name.encode("utf-8", "surrogatepass")) for name in (dataset, id)]
+    return np.random.default_rng(seeds).poisson(1.0, RESAMPLES)

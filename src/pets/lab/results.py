@@ -192,12 +192,9 @@ class Result:
         arrays: dict[str, Any] = {
             name: np.concatenate(own) for name, own in columns.items() if isinstance(own[0], np.ndarray)
         }
-        return replace(
-            parts[0],
-            allocations=sum(columns["allocations"], ()),
-            certified=tuple(map(Certified.joined, zip(*columns["certified"], strict=True))),
-            **arrays,
-        )
+        by_budget = zip(*columns["certified"], strict=True)
+        certified = tuple(part for repetitions in by_budget for part in repetitions)
+        return replace(parts[0], allocations=sum(columns["allocations"], ()), certified=certified, **arrays)
 
     @property
     def repetitions(self) -> int:

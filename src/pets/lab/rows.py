@@ -1,6 +1,6 @@
 """Results as rows: one for each pool, policy and metric, ready for JSON, CSV or Parquet."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -64,10 +64,16 @@ def certificates(pools: Sequence[PoolResult]) -> dict[str, Calibration]:
 
     Those of an indifference zone have names of their own, such as "okg, zone 0.1".
     """
-    certified: dict[str, list[Certified]] = {}
-    for part in (part for pool in pools for result in pool.results for part in result.certified):
-        certified.setdefault(part.policy + (f", zone {part.zone:g}" if part.zone else ""), []).append(part)
-    return {name: calibrate(parts) for name, parts in certified.items()}
+    calibrations = _calibrations(result for pool in pools for result in pool.results)
+    return {policy + (f", zone {zone:g}" if zone else ""): scores for (policy, zone), scores in calibrations.items()}
+
+
+def _calibrations(results: Iterable[Result]) -> dict[tuple[str, float], Calibration]:
+    """By policy and zone."""
+    certified: dict[tuple[str, float], list[Certified]] = {}
+    for part in (part for result in results for part in result.certified):
+        certified.setdefault((part.policy, part.zone), []).append(part)
+    return {key: calibrate(parts) for key, parts in certified.items()}
 
 
 def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
@@ -94,9 +100,7 @@ def _pool_rows(pool: PoolResult, against: str, matched: str) -> Iterator[Row]:
                 if pool.zone_limit is not None:
                     ratio = traces / pool.zone_limit.traces_at(level)
                     yield _row(result, f"zone_limit_ratio_{level:g}", np.array([ratio]))
-        kinds = dict.fromkeys(bool(part.zone) for part in result.certified)
-        for zone in kinds:
-            scores = calibrate([part for part in result.certified if bool(part.zone) is zone])
+        for (_, zone), scores in _calibrations([result]).items():
             for metric, value in _scores(scores, zone):
                 yield _row(result, metric, np.array([value]))
         yield from _sweep(result)
@@ -173,7 +177,7 @@ def _bounds(pool: PoolResult) -> Iterator[Row]:
         yield Row(pool.pool, "", "", None, None, metric, *_spread(values), count, count, pool.questions)
 
 
-def _scores(calibration: Calibration, zone: bool) -> Iterator[tuple[str, float]]:
+def _scores(calibration: Calibration, zone: float) -> Iterator[tuple[str, float]]:
     """What a reliability diagram comes to, as ``certificate_...`` or ``zone_certificate_...`` metrics."""
     prefix = "zone_certificate" if zone else "certificate"
     for field in fields(Calibration):
@@ -185,9 +189,8 @@ def _scores(calibration: Calibration, zone: bool) -> Iterator[tuple[str, float]]
 def _together(pools: Sequence[PoolResult]) -> Iterator[Row]:
     """Certificates over all pools."""
     questions = sum(pool.questions for pool in pools)
-    for name, scores in certificates(pools).items():
-        policy, zone, _ = name.partition(", zone ")
-        for metric, value in _scores(scores, bool(zone)):
+    for (policy, zone), scores in _calibrations(result for pool in pools for result in pool.results).items():
+        for metric, value in _scores(scores, zone):
             yield Row("", policy, "offline", None, None, metric, value, None, value, 1, 1, questions)
 
 
