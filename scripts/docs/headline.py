@@ -5,7 +5,7 @@ They are kept in docs/, for README.md and the site; drawing them anew at every b
 
 from pets.cli.demo import LEVEL, RecordedPart, compare_recorded
 from pets.pools import load
-from pets.report.charts import Bound, curve_panel
+from pets.report.charts import curve_panel
 from pets.report.style import Chart, colour_of, line_styles, titled
 from scripts.docs.figures import write_figure
 from scripts.docs.pages import ROOT
@@ -17,7 +17,7 @@ def draw_headline(recorded: RecordedPart) -> Chart:
     """Self-consistency against traces per question, with the traces at which each policy reaches the level."""
     styles = line_styles(recorded.curves)
     name = f"votes that are the vote of all {recorded.size}"
-    panel = curve_panel([*recorded.curves.values()], styles, name, recorded.size, [Bound(LEVEL, "")])
+    panel = curve_panel([*recorded.curves.values()], styles, name, recorded.size, [("", LEVEL)])
     marks = [
         {"traces": traces, "mean": LEVEL, "label": policy, "words": f"{traces:.1f}"}
         for policy, traces in recorded.crossings.items()

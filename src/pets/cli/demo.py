@@ -22,7 +22,7 @@ from pets.lab.labelled import leader_share
 from pets.pools import Pool, load
 from pets.questions import question_set
 from pets.report import charts_library
-from pets.report.charts import Bound, Series, curve_panel, series
+from pets.report.charts import Series, curve_panel, series
 from pets.report.page import Page, Tile, VotedQuestion
 from pets.report.style import colour_of, line_styles
 from pets.report.tables import make_table
@@ -268,7 +268,7 @@ def demo_page(recorded: RecordedPart, live: LivePart) -> str:
     ])  # fmt: skip
     styles = line_styles(POLICIES)
     curves, name = [*recorded.curves.values()], "questions with the answer of all traces"
-    panel = curve_panel(curves, styles, name, recorded.size, [Bound(LEVEL, "level")])
+    panel = curve_panel(curves, styles, name, recorded.size, [("level", LEVEL)])
     page.charts([panel], " ".join(recorded.sentences))
     page.section("Where the traces went", recorded.allocation)
     most = max((traces for group in recorded.classes for traces in group.traces.values()), default=1.0)

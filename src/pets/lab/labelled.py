@@ -6,7 +6,7 @@ are compared.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -107,20 +107,11 @@ def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     if not pool.questions:
         raise InputError(f'pool "{pool.name}" has no question; there is nothing to replay.')
     spec = answer or (_digits(pool) if pool.kind == "choice" else None) or _manifest_kind(pool) or _unnamed(pool)
-    chosen: Counter[str] = Counter()
-    if spec == RAW:
-        questions, note = [_question(question, question.answers, None) for question in pool.questions], ""
-    else:
-        kinds = _kinds(pool, spec)
-        questions, note = _read(pool, kinds, spec, asked=answer is not None)
-        chosen.update(kind.type for kind in kinds.values() if isinstance(kind, Auto) and kind.type)
-    if chosen:
-        note = "; ".join(filter(None, (note, kinds_words(chosen).rstrip("."))))
-        spec = next(iter(chosen)) if len(chosen) == 1 else RAW  # of several kinds, the labels are what they are
+    questions, read_by, note = _read(pool, spec, asked=answer is not None)
     options = None
-    if spec.partition(":")[0] == "choice":
+    if "choice" in (spec.partition(":")[0], read_by):
         options = max(2, len({label for question in questions for label in question.labels} - {None}))
-    read = LabelledPool(pool.name, tuple(questions), RAW if note.endswith("as recorded") else spec, options, note)
+    read = LabelledPool(pool.name, tuple(questions), read_by, options, note)
     if all(label is None for question in read.questions for label in question.labels):
         example = next((text for q in pool.questions for text in q.texts or q.answers if text is not None), None)
         if example is None:
@@ -133,28 +124,34 @@ def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     return read.without(silent, "has no answer that could be read")
 
 
-def _kinds(pool: Pool, spec: str) -> Mapping[str, AnswerType]:
-    """How each question is read, by its id."""
-    if spec != "auto":
-        return dict.fromkeys((question.id for question in pool.questions), make_answer_type(spec))
-    return {q.id: Auto(choose_type("", filter(None, q.texts or q.answers)) or "text") for q in pool.questions}
-
-
-def _read(pool: Pool, kinds: Mapping[str, AnswerType], spec: str, *, asked: bool) -> tuple[list[LabelledQuestion], str]:
-    """Labels by answer types, and what there is to say of them."""
+def _read(pool: Pool, spec: str, *, asked: bool) -> tuple[list[LabelledQuestion], str, str]:
+    """Labels, the answer type that they are of, and what there is to say of how they were read."""
+    recorded, note = [_question(question, question.answers, None) for question in pool.questions], ""
+    if spec == RAW:
+        return recorded, RAW, note
+    if spec == "auto":
+        kinds: list[AnswerType] = [
+            Auto(choose_type("", filter(None, q.texts or q.answers)) or "text") for q in pool.questions
+        ]
+    else:
+        kinds = [make_answer_type(spec)] * len(pool.questions)
+    pairs = list(zip(pool.questions, kinds, strict=True))
     if any(q.texts is not None and (asked or _unread(q)) for q in pool.questions):
-        return [_question(q, _from_texts(q, kinds[q.id]), kinds[q.id]) for q in pool.questions], ""
-    questions = [_question(q, q.answers, kinds[q.id]) for q in pool.questions]
-    if _share_read(pool, questions) >= READ_SHARE:
-        return questions, ""
-    if asked or _holds_texts(pool):
-        extracted = [_question(q, _extracted(q.answers, kinds[q.id]), kinds[q.id]) for q in pool.questions]
-        if _share_read(pool, extracted) > max(READ_SHARE, _share_read(pool, questions)):
-            return extracted, f'its answers are whole texts: "{spec}" reads the answer of each'
-    if asked:
-        return questions, ""
-    recorded = [_question(q, q.answers, None) for q in pool.questions]
-    return recorded, f'"{spec}" reads fewer than half of its answers: they are compared as recorded'
+        questions = [_question(q, _from_texts(q, kind), kind) for q, kind in pairs]
+    else:
+        questions = [_question(q, q.answers, kind) for q, kind in pairs]
+        share = _share_read(pool, questions)
+        if share < READ_SHARE and (asked or _holds_texts(pool)):
+            extracted = [_question(q, _extracted(q.answers, kind), kind) for q, kind in pairs]
+            if _share_read(pool, extracted) > max(READ_SHARE, share):
+                questions, note = extracted, f'its answers are whole texts: "{spec}" reads the answer of each'
+        if share < READ_SHARE and not asked and not note:
+            return recorded, RAW, f'"{spec}" reads fewer than half of its answers: they are compared as recorded'
+    chosen: Counter[str] = Counter(kind.type for kind in kinds if isinstance(kind, Auto) and kind.type)
+    if chosen:
+        note = "; ".join(filter(None, (note, kinds_words(chosen).rstrip("."))))
+        spec = next(iter(chosen)) if len(chosen) == 1 else RAW  # of several kinds, the labels are what they are
+    return questions, spec, note
 
 
 def relabelled(pool: Pool, read: LabelledPool) -> Pool:

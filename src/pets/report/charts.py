@@ -58,12 +58,8 @@ class Series:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A horizontal line with its name."""
-
-    value: float
-    name: str
+Bound = tuple[str, float]
+"""A horizontal line: its name, and where it is."""
 
 
 def series(result: Result, values: Floats) -> Series:
@@ -98,7 +94,7 @@ def draw_curves(pool: PoolResult) -> Chart:
         if not results:
             continue
         consistency = [series(result, result.consistency) for result in results]
-        ceiling = [Bound(float(results[0].ceiling.mean()), "all traces of the policy's half")]
+        ceiling = [("all traces of the policy's half", float(results[0].ceiling.mean()))]
         bounds = ceiling if pool.config.reference == "disjoint" else []
         panels = [curve_panel(consistency, styles, "self-consistency", pool.size, bounds, legend)]
         if pool.pass_at_1 is not None:
@@ -115,7 +111,7 @@ def draw_curves(pool: PoolResult) -> Chart:
 def accuracy_bounds(vote_accuracy: float | None, pass_at_1: float | None) -> list[Bound]:
     """The accuracies of a pool between which those of its policies lie, as far as they are known."""
     known = {"vote of the full pool": vote_accuracy, "one trace (pass@1)": pass_at_1}
-    return [Bound(value, name) for name, value in known.items() if value is not None]
+    return [(name, value) for name, value in known.items() if value is not None]
 
 
 def legend_of(lines: Sequence[Series], styles: Mapping[str, LineStyle]) -> dict[str, Any]:
@@ -139,7 +135,7 @@ def curve_panel(
     rows = [row for line in lines for row in line.rows()]
     legend = legend_of(lines, styles) if legend is None else legend
     # All means and whiskers and most of the bands, with some air: a few wide bands must not press the lines flat.
-    shown = [row["mean"] for row in rows] + [bound.value for bound in bounds]
+    shown = [row["mean"] for row in rows] + [value for _, value in bounds]
     shown += [row[end] for row in rows if row["swept"] for end in ("low", "high")]
     low = min(*shown, float(np.quantile([row["low"] for row in rows], 0.2)))
     high = max(*shown, float(np.quantile([row["high"] for row in rows], 0.8)))
@@ -148,8 +144,8 @@ def curve_panel(
     values: dict[str, Any] = {"name": name, "x": trace_axis(size), "span": span, "rows": rows}
     values |= {"colour": legend["color"], "dashes": legend["strokeDash"], "shape": legend["shape"]}
     panel = template("curve_panel", **values)
-    for bound in bounds:
-        named = [{"mean": bound.value, "name": f"{bound.name} {bound.value:.1%}"}]
+    for bound, value in bounds:
+        named = [{"mean": value, "name": f"{bound} {value:.1%}"}]
         panel["layer"] += template("curve_bound", **values, values=named)["layer"]
     return panel
 
