@@ -107,9 +107,7 @@ def reach(parts: Sequence[Certified]) -> float:
     """Half of the 95 % interval of mean - right, questions being independent and the draws of one not."""
     gaps: dict[tuple[str, int], float] = {}
     for part in parts:
-        questions = part.certificate.size // part.repetitions
-        sums = (part.certificate - part.right).reshape(part.repetitions, questions).sum(axis=0)
-        for place, gap in enumerate(sums.tolist()):
+        for place, gap in enumerate((part.certificate - part.right).tolist()):
             gaps[part.pool, place] = gaps.get((part.pool, place), 0.0) + gap
     bias = sum(gaps.values()) / len(gaps)
     deviation = float(np.sqrt(sum((gap - bias) ** 2 for gap in gaps.values())))

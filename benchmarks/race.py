@@ -198,7 +198,7 @@ def priced(pools: Sequence[Pool], levels: Sequence[float], repetitions: int) -> 
     columns: dict[tuple[str, float], list[Timing]] = {}
     for draw, walk in drawn(pools, repetitions):
         parts = split(draw.pool, config_of(pools, repetitions), draw.repetition)
-        training, paths, options = parts.training(), list(draw.traces.values()), draw.pool.options
+        training, paths, options = parts.training, list(draw.traces.values()), draw.pool.options
         for spec in PRICED:
             choice, pace = paced(spec)
             rule = policies().accept(choice).fit(training)
@@ -215,7 +215,7 @@ def priced(pools: Sequence[Pool], levels: Sequence[float], repetitions: int) -> 
                     )
                     for row in parts.arrivals
                 ]
-                timing = Allocation.of_races([finishes], draw, list(parts.arrivals)).timing
+                timing = Allocation.of_races([finishes], draw, parts.arrivals).timing
                 assert timing is not None
                 columns.setdefault((spec, budget), []).append(timing)
     found: dict[str, dict[str, dict[str, float]]] = {f"{level}": {} for level in levels}

@@ -104,7 +104,7 @@ def repetition(pool: LabelledPool, protocol: ReplayConfig, number: int, args: ar
     plan = fit_plan(training, args.mean_budget, args.rounds, cap=drawn.size, seed=number)
     total = int(args.mean_budget * len(parts.arrivals))
     sizes = stream_sizes(plan.policy(use_up=True), drawn, parts.arrivals, total, 0)
-    runs = {"lab": Run(int(sizes.sum()), total, drawn.outcomes.agree[list(parts.arrivals), sizes])}
+    runs = {"lab": Run(int(sizes.sum()), total, drawn.outcomes.agree[parts.arrivals, sizes])}
     for way in (*WAYS, COLD) if args.cold else WAYS:
         leave = int(args.mean_budget * WINDOW) // SLACK_DIVISOR if way.windows else 0
         policy = PriceRule(args.rounds, use_up=True, cold=True) if way.cold else plan.policy(use_up=True, leave=leave)

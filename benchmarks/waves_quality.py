@@ -100,7 +100,7 @@ def over_price(draws: list[Draw], config: ReplayConfig, waves: int, budgets: lis
     for draw in draws:
         parts = split(draw.pool, config, draw.repetition)
         price, walk = (
-            make_policy(f"price:rounds={waves - 1}").fit(parts.training()),
+            make_policy(f"price:rounds={waves - 1}").fit(parts.training),
             Walk(draw.traces, draw.pool.options),
         )
         assert isinstance(price, QuotaPolicy)

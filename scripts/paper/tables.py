@@ -117,7 +117,7 @@ def wall_clock(pool: LabelledPool, config: ReplayConfig) -> list[ClockRow]:
 
 
 def _stream(spec: str, draw: Draw, parts: Split, mean: float) -> int:
-    policy, total = make_policy(spec).fit(parts.training()), int(mean * len(parts.arrivals))
+    policy, total = make_policy(spec).fit(parts.training), int(mean * len(parts.arrivals))
     return int(stream_sizes(policy, draw, parts.arrivals, total, seed=0).sum())
 
 

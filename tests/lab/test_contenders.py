@@ -137,18 +137,18 @@ def test_a_stream_needs_a_question(build):
 
 
 def test_the_grid_and_the_prices_come_from_the_training_questions(parts):
-    assert make_policy("online_grid").fit(parts.training()).grids is not None
-    assert make_policy("price").fit(parts.training()).table is not None
-    assert make_policy("uniform").fit(parts.training()) == make_policy("uniform")
+    assert make_policy("online_grid").fit(parts.training).grids is not None
+    assert make_policy("price").fit(parts.training).table is not None
+    assert make_policy("uniform").fit(parts.training) == make_policy("uniform")
 
 
 def test_the_oracle_knows_the_arriving_questions_alone(parts):
-    ids = set(make_policy("oracle:K=2").fit(parts.training()).labels)
+    ids = set(make_policy("oracle:K=2").fit(parts.training).labels)
     assert ids == {f"q{row}" for row in parts.arrivals}
 
 
 def test_a_cold_start_takes_no_training(parts):
-    assert make_policy("price:cold=true").fit(parts.training()) == make_policy("price:cold=true")
+    assert make_policy("price:cold=true").fit(parts.training) == make_policy("price:cold=true")
 
 
 @pytest.fixture

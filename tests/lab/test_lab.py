@@ -184,7 +184,7 @@ def test_the_lab_trains_a_policy_of_ones_own(build):
     result = pool_result.result(Typical())
     parts = [split(read_answers(pool), ReplayConfig(2, 16, train=4), repetition) for repetition in range(2)]
     assert result.policy == "Typical()" and result.setting == "online"
-    assert result.spent[:, 0].tolist() == [min(16 * Typical().fit(left.training()).needed, 128) for left in parts]
+    assert result.spent[:, 0].tolist() == [min(16 * Typical().fit(left.training).needed, 128) for left in parts]
 
 
 def test_objects_and_specs_give_the_same_results(build):

@@ -12,12 +12,12 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from pets import Answer, AnswerType, Completion, InputError, Problem, Prompt, Sampler, Sampling, Voter
+from pets import AnswerType, Completion, InputError, Problem, Prompt, Sampler, Sampling, Voter
 
 try:
     import dspy
@@ -75,41 +75,44 @@ class Vote(dspy.Module):  # type: ignore[misc]
     def forward(self, **inputs: Any) -> Any:
         """The prediction with the winning answer."""
         _, _, loop = self._started()
-        return asyncio.run_coroutine_threadsafe(self._vote(self._sampled(inputs)), loop).result()
+        return asyncio.run_coroutine_threadsafe(self._vote(inputs, copy_context()), loop).result()
 
     async def aforward(self, **inputs: Any) -> Any:
         """As :meth:`forward`, for a program with an event loop."""
         _, _, loop = self._started()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._vote(self._sampled(inputs)), loop))
+        voted = asyncio.run_coroutine_threadsafe(self._vote(inputs, copy_context()), loop)
+        return await asyncio.wrap_future(voted)
 
-    def _sampled(self, inputs: dict[str, Any]) -> Callable[[], Any]:
-        """One sample of these inputs, under the settings of the caller's context."""
-        context, rollouts, lock = copy_context(), count(1), threading.Lock()
+    async def _vote(self, inputs: dict[str, Any], context: Context) -> Any:
+        """The prediction with the winning answer, its samples drawn under the settings of the caller's context."""
+        voter, sampler, _ = self._started()
+        rollouts, predictions = count(1), dict[str, Any]()  # of each answer the first
 
-        def sample() -> Any:
-            with lock:
+        def draw() -> str:
+            """The answer of one more prediction; threads draw beside each other."""
+            with self._lock:
                 rollout, own = next(rollouts), context.copy()
-            return own.run(self._sample, inputs, rollout)
+            prediction = own.run(self._sample, inputs, rollout)
+            text = str(getattr(prediction, self.field))
+            predictions.setdefault(text, prediction)
+            return text
 
-        return sample
+        id = f"call {next(self._numbers)}"
+        sampler.draws[id] = draw
+        try:
+            answer = await voter.ask(Problem(id, Prompt(id)))
+        finally:
+            del sampler.draws[id]
+        # As most of them wrote it; any, where no answer could be read.
+        prediction = predictions.get(answer.text or "", next(iter(predictions.values())))
+        prediction.vote = answer
+        return prediction
 
     def _sample(self, inputs: dict[str, Any], rollout: int) -> Any:
         """As ``dspy.BestOfN`` samples: a copy of the module, its language model with a rollout of its own."""
         lm, module = self.module.get_lm() or dspy.settings.lm, self.module.deepcopy()
         module.set_lm(lm.copy(rollout_id=rollout, temperature=lm.kwargs.get("temperature") or 1.0))
         return module(**inputs)
-
-    async def _vote(self, sample: Callable[[], Any]) -> Any:
-        voter, sampler, _ = self._started()
-        id = f"call {next(self._numbers)}"
-        samples = sampler.samples[id] = _Samples(sample, self.field)
-        try:
-            answer = await voter.ask(Problem(id, Prompt(id)))
-        finally:
-            del sampler.samples[id]
-        prediction = samples.by_answer(answer)
-        prediction.vote = answer
-        return prediction
 
     def _started(self) -> tuple[Voter, "_ModuleSampler", asyncio.AbstractEventLoop]:
         """The voter, in an event loop of its own thread: calls come from many."""
@@ -126,34 +129,15 @@ async def _made(sampler: Sampler, settings: dict[str, Any]) -> Voter:
     return await Voter(sampler=sampler, **settings).__aenter__()
 
 
-class _Samples:
-    """The predictions of one call."""
-
-    def __init__(self, sample: Callable[[], Any], field: str) -> None:
-        self._sample, self._field = sample, field
-        self._predictions: dict[str, Any] = {}
-
-    def draw(self) -> str:
-        """The answer of one more prediction."""
-        prediction = self._sample()
-        text = str(getattr(prediction, self._field))
-        self._predictions.setdefault(text, prediction)
-        return text
-
-    def by_answer(self, answer: Answer) -> Any:
-        """A prediction with the winning answer, as most of them wrote it; any, where no answer could be read."""
-        return self._predictions.get(answer.text or "", next(iter(self._predictions.values())))
-
-
 class _ModuleSampler(Sampler):
-    """Runs the module once for every trace, in threads; ``samples`` are the calls under way, by id."""
+    """Runs the module once for every trace, in threads; ``draws`` are the calls under way, by id."""
 
     def __init__(self) -> None:
-        self.samples: dict[str, _Samples] = {}
+        self.draws: dict[str, Callable[[], str]] = {}
         self._threads = ThreadPoolExecutor(IN_FLIGHT, thread_name_prefix="pets-dspy")
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
         """As :meth:`Sampler.sample`; what the module raises ends the call."""
-        draw, loop = self.samples[str(prompt.content)].draw, asyncio.get_running_loop()
+        draw, loop = self.draws[str(prompt.content)], asyncio.get_running_loop()
         draws: list[Awaitable[str]] = [loop.run_in_executor(self._threads, draw) for _ in range(n)]
         return [Completion(text, "stop", None) for text in await asyncio.gather(*draws)]

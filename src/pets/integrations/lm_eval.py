@@ -190,21 +190,16 @@ def _steps(name: str) -> list[Filter]:
         raise InputError(f"the task {name} was built before pets.integrations.lm_eval was imported; import it first.")
     pipelines = [pipeline["filter"] for pipeline in task.config.filter_list or [{"filter": [{"function": FIRST}]}]]
     names = [[str(step["function"]) for step in pipeline] for pipeline in pipelines]
-    before, vote, after = _split(names[0])
-    if len(pipelines) > 1 or not (before and vote) or after not in ([], [FIRST]) or {FIRST, f"{FIRST}_k"} & set(before):
+    place = names[0].index(VOTE) if VOTE in names[0] else 0
+    before, after = names[0][:place], names[0][place + 1 :]
+    if len(pipelines) > 1 or not before or after not in ([], [FIRST]) or {FIRST, f"{FIRST}_k"} & set(before):
         words = "; ".join(map(" -> ".join, names))
         raise InputError(
             f"the task {name} repeats and its filters are ({words}): pets fills up for one filter that reads answers "
             f"and ends in {VOTE}."
         )
-    steps = [dict(step) for step in pipelines[0][: len(before)]]
+    steps = [dict(step) for step in pipelines[0][:place]]
     return [get_filter(step.pop("function"))(**step) for step in steps]
-
-
-def _split(names: list[str]) -> tuple[list[str], bool, list[str]]:
-    """The steps before the vote, whether there is a vote, and those after it."""
-    place = names.index(VOTE) if VOTE in names else len(names)
-    return names[:place], place < len(names), names[place + 1 :]
 
 
 _tasks: WeakValueDictionary[str, Task] = WeakValueDictionary()

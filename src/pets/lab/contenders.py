@@ -38,32 +38,27 @@ RANKING_TRACES = 32
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Rows of the training questions, and of the others in the order of their arrival."""
+    """Rows of the training questions, and of the others in the order of their arrival; ``training`` shows both."""
 
-    pool: LabelledPool
-    train: tuple[int, ...]
-    arrivals: tuple[int, ...]
-    seeds: tuple[int, ...]
-
-    def training(self) -> Training:
-        """The whole recorded pools of the training questions; the same for every policy of the repetition."""
-        training = [self.pool.questions[row] for row in self.train]
-        arriving = (self.pool.questions[row] for row in self.arrivals)
-        return Training(
-            paths=[question.labels for question in training],
-            tokens=all_tokens(training),
-            options=self.pool.options,
-            arriving={question.id: question.labels for question in arriving},
-            seed=(*self.seeds, 2),
-        )
+    train: list[int]
+    arrivals: list[int]
+    training: Training
 
 
 def split(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Split:
-    """The split of one repetition; the same for every policy."""
+    """The split of one repetition, and the whole recorded pools of its questions; the same for every policy."""
     seeds = config.seeds(pool.name, repetition)
-    train = config.train_of(len(pool.questions))
-    order = np.random.default_rng([*seeds, 1]).permutation(len(pool.questions)).tolist()
-    return Split(pool, tuple(order[:train]), tuple(order[train:]), tuple(seeds))
+    count = config.train_of(len(pool.questions))
+    order: list[int] = np.random.default_rng([*seeds, 1]).permutation(len(pool.questions)).tolist()
+    train, arriving = [pool.questions[row] for row in order[:count]], [pool.questions[row] for row in order[count:]]
+    training = Training(
+        paths=[question.labels for question in train],
+        tokens=all_tokens(train),
+        options=pool.options,
+        arriving={question.id: question.labels for question in arriving},
+        seed=(*seeds, 2),
+    )
+    return Split(order[:count], order[count:], training)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +131,7 @@ class Contender:
         policy, rows = self.policy, list(range(len(draw.paths)))
         if self.trains:
             assert parts is not None
-            policy, rows = policy.fit(parts.training()), list(parts.arrivals)
+            policy, rows = policy.fit(parts.training), parts.arrivals
         totals = [int((MEAN_BUDGET if self.option == "hurry" else value) * len(rows)) for value in values]
         match self.setting:
             case "offline":
