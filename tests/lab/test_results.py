@@ -55,14 +55,14 @@ def draw(pool):
 
 
 def test_a_run_that_ends_early_stays_where_it_is(draw):
-    allocation = Allocation.of_order(np.array([3, 3, 0]), draw)
+    allocation = Allocation.of_order(np.array([3, 3, 0]), draw, draw.outcomes)
     (agree,) = allocation.totals(draw.outcomes.agree)
     assert agree.size == 12 * 8 + 1 and (agree[3:] == agree[3]).all()
     assert agree[3] == int(draw.outcomes.agree[3, 2]) + int(draw.outcomes.agree[0, 1])
 
 
 def test_sizes_pick_the_prefixes(draw):
-    allocation = Allocation.of_sizes(np.array([[1, 2], [8, 0]]), draw, [4, 7])
+    allocation = Allocation.of_sizes(np.array([[1, 2], [8, 0]]), draw, [4, 7], draw.outcomes)
     assert allocation.rows.tolist() == [4, 7] and np.nansum(allocation.at(0)) == 3
     assert allocation.totals(draw.outcomes.agree).tolist() == [
         [

@@ -136,7 +136,7 @@ class Contender:
         match self.setting:
             case "offline":
                 order, policy = batch_order(policy, draw, seed)
-                return Allocation.of_order(order, draw, own_outcomes(policy, draw))
+                return Allocation.of_order(order, draw, verdict_outcomes(policy, draw))
             case "clock":
                 return self._race(draw, policy, rows, values, totals, walk, seed)
             case "waves":
@@ -152,7 +152,7 @@ class Contender:
                 rows, everything = hardest_first(draw), draw.paths.size
                 rules = [self.rule(value, draw.size) for value in values]
                 sizes = [online_sizes(rule, draw, walk, rows, everything, seed) for rule in rules]
-        return Allocation.of_sizes(sizes, draw, rows, own_outcomes(policy, draw))
+        return Allocation.of_sizes(sizes, draw, rows, verdict_outcomes(policy, draw))
 
     def _race(
         self,
@@ -188,14 +188,14 @@ class Contender:
         return replace(self.policy, **changes)  # type: ignore[type-var]
 
 
-def own_outcomes(policy: Policy, draw: Draw) -> Outcomes | None:
-    """What the verdicts of a policy with one of its own are worth after each trace; ``None``: the vote is its verdict.
+def verdict_outcomes(policy: Policy, draw: Draw) -> Outcomes:
+    """What the verdicts of a policy are worth after each trace: those of the vote, unless it has verdicts of its own.
 
     What is served is what is scored. The verdict on given traces must not depend on the option that is swept.
     """
     kind = type(policy)
     if policy.sees != "traces" or (kind.answer is Policy.answer and kind.weights is Policy.weights):
-        return None
+        return draw.outcomes
     rows = []
     for path, ranks in zip(draw.traces.values(), draw.judge.ranks, strict=True):
         answers, confidences = [trace.answer for trace in path], [trace.confidence for trace in path]

@@ -41,7 +41,6 @@ class Task:
     """Some repetitions of one pool."""
 
     pool: LabelledPool
-    index: int
     config: ReplayConfig
     contenders: tuple[Contender, ...]
     repetitions: tuple[int, ...]
@@ -103,16 +102,16 @@ def replay(
     read = [without_short(timed(pool) if config.clock else pool, config) for pool in labelled]
     for pool in read:
         _check(pool, config, entrants)
-    outcomes: dict[tuple[int, int], Repetition] = {}
+    outcomes: dict[tuple[str, int], Repetition] = {}
     tasks = _tasks(read, config, tuple(entrants), workers)
     total, done = sum(task.weight for task in tasks), 0
     for task, parts in _run(tasks, workers) if cluster is None else cluster.spread(run_task, tasks):
-        outcomes |= {(task.index, r): outcome for r, outcome in zip(task.repetitions, parts, strict=True)}
+        outcomes |= {(task.pool.name, r): outcome for r, outcome in zip(task.repetitions, parts, strict=True)}
         done += task.weight
         if progress is not None:
             progress(done, total)
     repetitions = range(config.repetitions)
-    return [_gathered(pool, config, [outcomes[index, r] for r in repetitions]) for index, pool in enumerate(read)]
+    return [_gathered(pool, config, [outcomes[pool.name, r] for r in repetitions]) for pool in read]
 
 
 def _weighed_by(pool: Pool, config: ReplayConfig) -> Pool:
@@ -155,12 +154,12 @@ def _tasks(
 ) -> list[Task]:
     """Blocks of repetitions, the heaviest pools first: the last tasks to end are short ones."""
     tasks = []
-    for index, pool in enumerate(pools):
+    for pool in pools:
         traces = len(pool.questions) * size_of(pool, config)
         block = max(1, min(BLOCK_TRACES // traces, config.repetitions // workers))
         for first in range(0, config.repetitions, block):
             repetitions = tuple(range(first, min(first + block, config.repetitions)))
-            tasks.append(Task(pool, index, config, entrants, repetitions))
+            tasks.append(Task(pool, config, entrants, repetitions))
     return sorted(tasks, key=lambda task: -task.weight)
 
 

@@ -186,9 +186,8 @@ def _both_ways(tables: Sequence[Floats], weights: Floats, rng: np.random.Generat
 
 
 def _mean_tokens(group: Sequence[Candidate], picks: Sequence[int], k: int) -> float | None:
-    means = [None if candidate.tokens is None else float(candidate.tokens[:, k].mean()) for candidate in group]
-    picked_means = [mean for pick in picks if (mean := means[pick]) is not None]
-    return float(np.mean(picked_means)) if len(picked_means) == len(picks) else None
+    means = [float(candidate.tokens[:, k].mean()) for candidate in group if candidate.tokens is not None]
+    return float(np.mean([means[pick] for pick in picks])) if means else None  # all candidates have tokens, or none
 
 
 def _of_model(question: LabelledQuestion, model: int) -> list[int]:

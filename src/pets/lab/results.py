@@ -57,19 +57,16 @@ class Allocation:
     timing: Timing | None = None
 
     @classmethod
-    def of_order(cls, order: Indices, draw: Draw, outcomes: Outcomes | None = None) -> "Allocation":
-        """An offline run that served questions in this order; ``outcomes`` are those of the policy's own verdict."""
-        order = order.astype(np.min_scalar_type(len(draw.paths)))
-        return cls(outcomes or draw.outcomes, draw.full_vote, order=order)
+    def of_order(cls, order: Indices, draw: Draw, outcomes: Outcomes) -> "Allocation":
+        """An offline run that served questions in this order."""
+        return cls(outcomes, draw.full_vote, order=order.astype(np.min_scalar_type(len(draw.paths))))
 
     @classmethod
-    def of_sizes(
-        cls, sizes: Sequence[Indices], draw: Draw, rows: Sequence[int], outcomes: Outcomes | None = None
-    ) -> "Allocation":
+    def of_sizes(cls, sizes: Sequence[Indices], draw: Draw, rows: Sequence[int], outcomes: Outcomes) -> "Allocation":
         """Runs that gave the questions in ``rows`` so many traces, at each of V points."""
         placed = np.full((len(sizes), len(draw.paths)), -1, dtype=np.min_scalar_type(-draw.size - 1))
         placed[:, rows] = sizes
-        return cls(outcomes or draw.outcomes, draw.full_vote, sizes=placed)
+        return cls(outcomes, draw.full_vote, sizes=placed)
 
     @classmethod
     def of_races(

@@ -52,8 +52,9 @@ def _value(name: str, value: Any, hint: Any) -> Any:
         number = math.nan if value in (None, "") else float(value)
     except (ValueError, TypeError, OverflowError):
         raise InputError(f'"{name}" is {str(value)[:40]!r}; it is a number.') from None
-    missing = 0 if hint is int else None
-    return missing if not math.isfinite(number) else int(number) if hint is int else number
+    if not math.isfinite(number):
+        return 0 if hint is int else None
+    return int(number) if hint is int else number
 
 
 def replay_page(rows: Sequence[Row]) -> str:

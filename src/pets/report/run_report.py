@@ -7,7 +7,6 @@ them on a page.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
@@ -105,9 +104,8 @@ def read_run(view: RunView) -> RunData:
     questions = _questions(view, spec, problems, allocator)
     samples = {}
     for index in least_certain(answers)[:LOOKED_AT]:
-        id = answers[index].id
-        own = takewhile(lambda trace, id=id: trace.question == id, view.traces(first=index))  # type: ignore[misc]
-        samples[id] = list(islice((trace for trace in own if trace.part is None), TRACES_READ))
+        id, traces = next(group_by_question(view.traces(first=index)))
+        samples[id] = [trace for trace in traces if trace.part is None][:TRACES_READ]
     uniform, spent = budget_curves(questions, certify.fit.prior, allocator.policy, most=most, zone=certify.zone)
     return RunData(
         view,
@@ -301,8 +299,10 @@ def _text_of(run: RunData, index: int) -> str:
     """What was asked: the text, or the last message of a user; without the instruction, which all questions share."""
     problem = run.problems[index]
     content = problem.prompt.content
-    texts = [] if isinstance(content, str) else [message.content for message in content if message.role == "user"]
-    text = content if isinstance(content, str) else texts[-1] if texts else content[-1].content
+    if isinstance(content, str):
+        text = content
+    else:
+        text = next((message.content for message in reversed(content) if message.role == "user"), content[-1].content)
     question = text.rpartition("\n\n")[0]
     if not question.strip():
         return text

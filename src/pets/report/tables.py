@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 
 from pets.lab import PoolResult, Row
+from pets.lab.limit import Frontier
 from pets.lab.mixture import ChosenModels, MixtureLab
 from pets.lab.rows import LIMIT_LEVELS
 
@@ -48,8 +49,7 @@ def metrics_of(rows: Iterable[Row]) -> tuple[list[str], dict[tuple[str, str], li
 
 def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
     """One row per policy: traces per question at self-consistency 1 and on the mean curve, and a matched budget."""
-    of_pool = [row for row in rows if row.pool == pool.pool and row.option is None]
-    metrics, lines = metrics_of(of_pool)
+    metrics, lines = metrics_of(row for row in rows if row.pool == pool.pool)
     of = "of the ceiling " if pool.config.reference == "disjoint" else ""
     good = "At zone 0.95 and 0.99 that many verdicts are good: no answer has a share of the target's votes more"
     sentences = [
@@ -61,15 +61,17 @@ def pool_table(pool: PoolResult, rows: Sequence[Row]) -> Table:
     if pool.limit is None:
         sentences.append(f"No attainable limit is given: {pool.no_limit}.")
     else:
-        least = [f"{row.mean:.1f}" for row in of_pool if row.metric.startswith("traces_limit") and row.mean is not None]
-        zone = [f"{pool.zone_limit.traces_at(level):.1f}" for level in LIMIT_LEVELS] if pool.zone_limit else []
-        zones = f" (zone: {' and '.join(zone)})" if zone else ""
-        limits = f"{' and '.join(least)} traces{zones}"
+        zones = f" (zone: {_limits(pool.zone_limit)})" if pool.zone_limit else ""
+        limits = f"{_limits(pool.limit)} traces{zones}"
         sentences.append(f"Attainable limit at 0.95 and 0.99: {limits}; beside it each policy's multiple of them.")
     names = [COLUMNS[metric][0] for metric in metrics]
     cells = [[*key, *map(metric_text, line)] for key, line in lines.items()]
     caption = "\n".join(filter(None, sentences))
     return make_table(["policy", "setting"], names, cells, title=_title(pool), caption=caption)
+
+
+def _limits(frontier: Frontier) -> str:
+    return " and ".join(f"{frontier.traces_at(level):.1f}" for level in LIMIT_LEVELS)
 
 
 CLOCK_COLUMNS = ("tokens", "time", "p95 time", "consistency", "accuracy", "cancelled")
