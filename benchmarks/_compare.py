@@ -31,9 +31,9 @@ import numpy as np
 from scipy.special import ndtr, stdtr
 
 from pets.errors import InputError
+from pets.lab.draws import Floats, Indices
 from pets.lab.metrics import (
     LEVEL_TOLERANCE,
-    Points,
     RisingCurve,
     at_spend,
     question_table,
@@ -41,7 +41,7 @@ from pets.lab.metrics import (
     spaced_points,
     traces_at_mean,
 )
-from pets.lab.results import Floats, PoolResult, Result
+from pets.lab.results import PoolResult, Result
 
 SWEEP_POINTS = 64  # of the curve that stands in for a sweep when a policy meets itself
 
@@ -308,7 +308,7 @@ def _shares(reading: Reading) -> Floats:
 
 
 def _readings(
-    pool: PoolResult, result: Result, level: float, parity: int, points: Points | None = None
+    pool: PoolResult, result: Result, level: float, parity: int, points: Indices | None = None
 ) -> Iterator[Reading]:
     """The reading of a policy in each resample of the questions."""
     weights = resampled_weights(pool)

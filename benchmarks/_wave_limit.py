@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pets.lab.limit import ROUNDING, Floats, Frontier, Lattice, frontier_of
+from pets.lab.draws import Floats
+from pets.lab.limit import ROUNDING, Frontier, Lattice, frontier_of
 
 
 def optimum_in_waves(lattice: Lattice, prices: Sequence[float] | Floats, waves: int) -> tuple[Floats, Floats]:

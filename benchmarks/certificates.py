@@ -27,7 +27,8 @@ from pets.core.certificate import certificate
 from pets.core.prior import BatchFit
 from pets.core.tally import Tally, count_votes, majority
 from pets.lab import ReplayConfig, read_answers, replay
-from pets.lab.calibration import CERTIFIED_AT, Calibration, Certified, Floats, calibrate
+from pets.lab.calibration import CERTIFIED_AT, Calibration, Certified, calibrate
+from pets.lab.draws import Floats
 from pets.lab.labelled import LabelledPool
 from pets.pools import Pool, pool_files, read_pools
 

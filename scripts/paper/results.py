@@ -12,8 +12,9 @@ import numpy as np
 
 from pets.errors import InputError
 from pets.lab import PoolResult, ReplayConfig, at_spend, reached, replay
+from pets.lab.draws import Floats
 from pets.lab.lab import Progress
-from pets.lab.results import Floats, Result
+from pets.lab.results import Result
 from pets.pools import Pool
 from pets.registry import make_policy
 

@@ -26,15 +26,12 @@ from pets.core.prior import BatchFit
 from pets.core.tally import Tally, count_votes
 from pets.errors import InputError
 from pets.lab.config import ReplayConfig
-from pets.lab.draws import Draw
+from pets.lab.draws import Draw, Flags, Floats, Indices
 
 CERTIFIED_AT = (4.0, 8.0, 16.0)
 """Mean budgets at which certificates are checked."""
 
 NULL_DRAWS = 200  # of a calibrated forecaster
-
-Floats = NDArray[np.float64]
-Sizes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +47,7 @@ class Certified:
     budget: float
     certificate: Floats
     share: Floats
-    right: NDArray[np.bool_]
+    right: Flags
     zone: float = 0.0
 
 
@@ -115,7 +112,7 @@ def calibrate(certified: Iterable[Certified], bins: int = 10) -> Calibration:
     )
 
 
-def _null(groups: Sequence[Certified], bin_of: Sizes, sums: NDArray[Any], *, shared: bool) -> float:
+def _null(groups: Sequence[Certified], bin_of: Indices, sums: NDArray[Any], *, shared: bool) -> float:
     """The 95 % point of the error where certificates are what they say; ``shared`` coins or one each."""
     rng = np.random.default_rng(0)
     p = np.concatenate([group.certificate for group in groups])
@@ -132,7 +129,7 @@ def _null(groups: Sequence[Certified], bin_of: Sizes, sums: NDArray[Any], *, sha
     return float(np.percentile(errors, 95))
 
 
-def certify(draw: Draw, sizes: Sizes, config: ReplayConfig, policy: str, budget: float) -> Iterator[Certified]:
+def certify(draw: Draw, sizes: Indices, config: ReplayConfig, policy: str, budget: float) -> Iterator[Certified]:
     """Certificates of all questions after so many traces each: plain ones, and with an indifference zone its own."""
     horizon = draw.size if config.reference == "whole" else None
     tallies = [tally_after(draw, row, size) for row, size in enumerate(sizes.tolist())]

@@ -8,8 +8,6 @@ from pets.arguments import Interval, check_fields, setting
 from pets.confidence import Kind
 from pets.errors import InputError
 
-Reference = Literal["whole", "disjoint"]
-
 BUDGETS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0)
 """Mean traces per question at which online policies run; those over the size or under a warm-up are left out."""
 
@@ -32,7 +30,7 @@ class ReplayConfig:
 
     repetitions: int = setting(30, "How many random draws are averaged.", within=Interval(1))
     size: int = setting(64, "How many traces are drawn per question.", flags=("--pool-size",), within=Interval(1))
-    reference: Reference = setting(
+    reference: Literal["whole", "disjoint"] = setting(
         "whole",
         "What self-consistency is agreement with: the vote of the traces drawn, or of others that the policy cannot "
         "draw.",

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
@@ -26,12 +25,10 @@ from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.lab.clock import HURRIES, MEAN_BUDGET, Finish, RacePace, paced, race_alone, race_arrivals, race_batch
 from pets.lab.config import ReplayConfig
-from pets.lab.draws import NO_VOTE, Draw, Outcomes
+from pets.lab.draws import NO_VOTE, Draw, Indices, Outcomes
 from pets.lab.labelled import LabelledPool, all_tokens, leader_share
 from pets.lab.results import Allocation, Result, Setting, changed_options, name_of, smallest
 from pets.registry import policies
-
-Sizes = NDArray[np.int64]
 
 RANKING_TRACES = 32
 
@@ -277,7 +274,7 @@ def hardest_first(draw: Draw) -> list[int]:
     return ranking
 
 
-def batch_order(policy: Policy, draw: Draw, seed: int, total: int | None = None) -> tuple[Sizes, Policy]:
+def batch_order(policy: Policy, draw: Draw, seed: int, total: int | None = None) -> tuple[Indices, Policy]:
     """The question of each trace when all questions are there at once, and ``total`` may be spent, or everything.
 
     With it comes the policy as it has learned in the end.
@@ -298,7 +295,7 @@ def batch_order(policy: Policy, draw: Draw, seed: int, total: int | None = None)
     return np.array(served, dtype=np.int64), allocator.policy
 
 
-def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int, seed: int) -> Sizes:
+def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int, seed: int) -> Indices:
     """Traces of each question when they arrive one by one, each after the last has stopped; as ``arrivals`` lists."""
     size = draw.size
     allocator = Allocator(policy, Budget(total, size), horizon=len(arrivals), seed=seed)
@@ -316,7 +313,9 @@ def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int
     return np.array(sizes, dtype=np.int64)
 
 
-def online_sizes(policy: QuotaPolicy, draw: Draw, walk: Walk, arrivals: Sequence[int], total: int, seed: int) -> Sizes:
+def online_sizes(
+    policy: QuotaPolicy, draw: Draw, walk: Walk, arrivals: Sequence[int], total: int, seed: int
+) -> Indices:
     """What :func:`stream_sizes` finds, by the fast path over ``walk``.
 
     A policy that learns on its way or sees whole traces is left to the allocator, and so is a budget that it refuses.

@@ -18,6 +18,9 @@ from pets.lab.labelled import LabelledPool, LabelledQuestion, all_tokens
 from pets.types import Question, Trace
 
 Codes = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
 Labels = Sequence[str | None]
 
 ROUNDING = 1e-9  # 0.1 x 20 votes is 2
@@ -71,9 +74,6 @@ def kept_weights(path: Labels, confidences: Sequence[float | None] | None) -> li
     weights = confidence_weights([0.0 if label is None else c for label, c in zip(path, confidences, strict=True)])
     return top_p(path, weights)
 
-
-Flags = NDArray[np.bool_]
-Indices = NDArray[np.int64]
 
 STRAGGLERS_SHARE = 0.1  # of the questions, at most, that may have too few traces to count
 NO_TRACE = -2  # the code of an answer that no trace of the path gave; no vote equals it
@@ -133,7 +133,7 @@ class Draw:
     judge: DrawTargets
     judged: Flags
     tied: Flags
-    tokens: NDArray[np.int64] | None
+    tokens: Indices | None
     traces: dict[str, tuple[Trace, ...]]
 
     @property

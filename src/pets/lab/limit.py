@@ -27,18 +27,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from pets.core.tally import count_votes
 from pets.errors import InputError
 from pets.lab.config import ReplayConfig
-from pets.lab.draws import size_of
+from pets.lab.draws import Floats, Indices, size_of
 from pets.lab.labelled import LabelledPool
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
-Optimum = Callable[[Floats], tuple[Floats, Floats]]
 
 MAX_ANSWERS = 8  # different answers of one question
 MAX_STATES = 1_000_000  # of the lattice: 4 answers and 70 traces, 5 and 42, 3 and 181
@@ -150,7 +145,9 @@ def optimal_frontier(
     return frontier_of(Lattice.of(counts, size, zone).optimum, tolerance)
 
 
-def frontier_of(optimum: Optimum, tolerance: float, levels: Sequence[float] | None = None) -> Frontier:
+def frontier_of(
+    optimum: Callable[[Floats], tuple[Floats, Floats]], tolerance: float, levels: Sequence[float] | None = None
+) -> Frontier:
     """The frontier of the rules whose best at each price ``optimum`` knows; near ``levels`` alone, in less time."""
     last_traces, last_consistency = optimum(np.zeros(1))
     corners = [(0.0, 0.0), (float(last_traces[0]), float(last_consistency[0]))]

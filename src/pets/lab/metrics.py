@@ -22,10 +22,10 @@ from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from pets.lab.results import Floats, PoolResult, Result
+from pets.lab.draws import Floats, Indices
+from pets.lab.results import PoolResult, Result
 
 LEVELS = (0.95, 0.99, 0.995, 1.0)
 LEVEL_TOLERANCE = 1e-9  # 0.95 x 100 is not 95
@@ -40,8 +40,8 @@ class RisingCurve:
 
     traces: Floats
     consistency: Floats
-    order: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    order: Indices
+    starts: Indices
 
     @classmethod
     def through(cls, traces: Floats, consistency: Floats) -> "RisingCurve":
@@ -102,7 +102,7 @@ def by_spend(result: Result, values: Floats) -> Floats:
     return np.take_along_axis(values, np.argsort(result.traces, axis=1, kind="stable"), axis=1)
 
 
-def _picked(values: Floats, points: NDArray[np.int64]) -> Floats:
+def _picked(values: Floats, points: Indices) -> Floats:
     rows = np.arange(len(points))
     return np.where(points >= 0, values[rows, np.maximum(points, 0)], np.nan)
 
@@ -140,8 +140,6 @@ def traces_at_mean(result: Result, level: float, repetitions: slice = slice(None
     return RisingCurve.through(*mean_curve(result, repetitions)).traces_at(bar)
 
 
-Points = NDArray[np.int64]
-
 RESAMPLES = 300
 MAX_POINTS = 600  # of a curve that has a point after every trace: 2 % apart
 
@@ -169,7 +167,7 @@ class QuestionTable:
         return np.asarray(weights @ self.ceiling / np.maximum(1.0, weights @ self.runs))
 
 
-def spaced_points(result: Result) -> Points:
+def spaced_points(result: Result) -> Indices:
     """The points of a sweep, or about 600 of a curve, each a little further from the last than the one before."""
     V = result.agree.shape[1]
     if result.option is not None or V <= MAX_POINTS:
@@ -177,7 +175,7 @@ def spaced_points(result: Result) -> Points:
     return np.unique(np.geomspace(1, V, MAX_POINTS).round().astype(np.int64) - 1)
 
 
-def question_table(result: Result, points: Points, repetitions: slice = slice(None)) -> QuestionTable:
+def question_table(result: Result, points: Indices, repetitions: slice = slice(None)) -> QuestionTable:
     """The table of some points of a result over some repetitions."""
     N = result.allocations[0].questions
     traces, agree = np.zeros((points.size, N)), np.zeros((points.size, N))
@@ -208,6 +206,6 @@ def resampled_weights(pool: PoolResult) -> Floats:
 
 
 @lru_cache(maxsize=1 << 14)
-def _weights(dataset: str, id: str) -> NDArray[np.int64]:
+def _weights(dataset: str, id: str) -> Indices:
     seeds = [crc32(name.encode("utf-8", "surrogatepass")) for name in (dataset, id)]
     return np.random.default_rng(seeds).poisson(1.0, RESAMPLES)

@@ -15,15 +15,12 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pets.core.mixture import ModelMixture
 from pets.errors import InputError
-from pets.lab.draws import NO_VOTE, coded, running_votes
+from pets.lab.draws import NO_VOTE, Floats, Indices, coded, running_votes
 from pets.lab.labelled import LabelledQuestion, read_answers
 from pets.pools import Pool, mix_pools
-
-Floats = NDArray[np.float64]
 
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Traces per question at which votes are looked at."""
@@ -222,6 +219,6 @@ def _measured(
     return correct / repetitions, tokens / repetitions if counted else None
 
 
-def _path(shuffled: Sequence[NDArray[np.int64]], turns: Sequence[int]) -> list[int]:
+def _path(shuffled: Sequence[Indices], turns: Sequence[int]) -> list[int]:
     rest = [iter(traces.tolist()) for traces in shuffled]
     return [next(rest[model]) for model in turns]

@@ -16,11 +16,10 @@ from pets.errors import InputError
 from pets.lab.calibration import Certified
 from pets.lab.clock import Finish
 from pets.lab.config import ReplayConfig
-from pets.lab.draws import NO_VOTE, Draw, Flags, Indices, Outcomes
+from pets.lab.draws import NO_VOTE, Draw, Flags, Floats, Indices, Outcomes
 from pets.lab.limit import Frontier
 from pets.registry import spec_of
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.unsignedinteger]
 Setting = Literal["offline", "waves", "stopping", "ranked", "online", "clock"]
 

@@ -7,8 +7,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from pets.lab.calibration import Calibration, Certified, calibrate
+from pets.lab.draws import Floats
 from pets.lab.metrics import LEVELS, area, at_spend, reached, resampled_levels, traces_at_mean
-from pets.lab.results import Floats, PoolResult, Result
+from pets.lab.results import PoolResult, Result
 
 LIMIT_LEVELS = (0.95, 0.99)
 """The levels of self-consistency at which policies are compared with the attainable limit."""

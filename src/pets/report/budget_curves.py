@@ -16,21 +16,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pets.core.policy import IndexPolicy, Policy, View
 from pets.core.prior import LearnedPrior
 from pets.core.tally import Tally, count_votes
-from pets.lab.draws import NO_VOTE, running_votes
+from pets.lab.draws import NO_VOTE, Flags, Floats, Indices, running_votes
 from pets.report.charts import Series
 
 Z_95 = 1.96  # of a 95 % interval
 DRAWS = 24
 POINTS = 32  # of the run's curve
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Votes = tuple[Bools, Bools]
+Votes = tuple[Flags, Flags]
 """Whether the votes of one question are good, and whether they are right."""
 SELF_CONSISTENCY, ACCURACY = "self-consistency", "accuracy"
 Curves = dict[str, Series]
@@ -125,7 +122,7 @@ def _play(
     prior: LearnedPrior,
     most: int,
     zone: float,
-    sizes: NDArray[np.int64],
+    sizes: Indices,
     rng: np.random.Generator,
 ) -> tuple[Votes, Votes]:
     """One question's votes in every draw, (draws, most) and (draws, V) as spent; ``sizes`` are its traces at the points

@@ -15,8 +15,9 @@ import numpy as np
 from pets.engine.progress import wilson
 from pets.lab import PoolResult, mean_curve, traces_at_mean
 from pets.lab.calibration import Calibration
+from pets.lab.draws import Floats
 from pets.lab.labelled import LabelledPool, leader_share
-from pets.lab.results import Floats, Result
+from pets.lab.results import Result
 from pets.report.style import Chart, LineStyle, by_label, colour_of, line_styles, template, titled, trace_axis
 
 MAX_POINTS = 160  # of a curve with a point for every trace
