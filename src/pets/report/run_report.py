@@ -7,6 +7,7 @@ them on a page.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,7 @@ import numpy as np
 from pets.core.allocator import Allocator
 from pets.core.money import amount_words
 from pets.engine.forecast import Forecast
-from pets.engine.progress import (
-    AnswerSummary,
-    Certifier,
-    TraceTotals,
-    likely_merge,
-    no_vote_words,
-    wilson,
-)
+from pets.engine.progress import AnswerSummary, Certifier, TraceTotals, likely_merge, no_vote_words, wilson
 from pets.engine.question import Answer, OpenQuestion, group_by_question
 from pets.engine.resume import restored, results, spec_of_run, total_so_far
 from pets.engine.spec import RunSpec
@@ -104,19 +98,12 @@ def read_run(view: RunView) -> RunData:
     questions = _questions(view, spec, problems, allocator)
     samples = {}
     for index in least_certain(answers)[:LOOKED_AT]:
-        id, traces = next(group_by_question(view.traces(first=index)))
-        samples[id] = [trace for trace in traces if trace.part is None][:TRACES_READ]
+        for id, traces in islice(group_by_question(view.traces(first=index)), 1):
+            samples[id] = [trace for trace in traces if trace.part is None][:TRACES_READ]
     uniform, spent = budget_curves(questions, certify.fit.prior, allocator.policy, most=most, zone=certify.zone)
-    return RunData(
-        view,
-        spec,
-        problems,
-        answers,
-        certify.expected(decisions),
-        uniform,
-        {} if spec.reading.soft else spent,
-        samples,
-    )
+    if spec.reading.soft:  # counted otherwise than the votes of the curve
+        spent = {}
+    return RunData(view, spec, problems, answers, certify.expected(decisions), uniform, spent, samples)
 
 
 def least_certain(answers: Sequence[Answer]) -> list[int]:
