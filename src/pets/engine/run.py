@@ -124,7 +124,11 @@ class Engine(LiveRun):
 
         With ``drain`` the run waits for requests in flight, batch jobs too, and asks nothing more.
         """
-        driver = self._driver = self._driver or await self._start(leaves_jobs=not drain)
+        hurry = None
+        if not (self._driver or self.spec.serving.batch_api or self.origin == "finished"):  # jobs are not raced
+            hurry = await hurry_of(self.spec.pacing.hurry, self.sources.samplers, BATCH_HURRY)
+        # Nothing is awaited in between: of two calls at once the second finds the driver of the first.
+        driver = self._driver = self._driver or self._start(hurry, leaves_jobs=not drain)
         driver.check_ready()
         driver.stops.drain(on=drain)
         if self.origin == "finished":
@@ -215,11 +219,9 @@ class Engine(LiveRun):
         """Whether the run has come to its end, and was not stopped before."""
         return self.origin == "finished" or driver.stops.enough is not None or not driver.stops.drained
 
-    async def _start(self, *, leaves_jobs: bool) -> Driver:
+    def _start(self, hurry: float | None, *, leaves_jobs: bool) -> Driver:
         """The driver of a new run, or of an old one with all that it has paid for."""
-        opened, spec, samplers, hurry = self._opened, self.spec, self.sources.samplers, None
-        if not (spec.serving.batch_api or self.origin == "finished"):  # jobs are not raced
-            hurry = await hurry_of(spec.pacing.hurry, samplers, BATCH_HURRY)
+        opened, spec = self._opened, self.spec
         allocator = new_allocator(spec, self.record, self.problems, self.pace.waves, hurry)
         costs_of(spec, allocator.budget)  # refuses a budget that pays for no trace: then there is no run
         past = None if opened.run is None else partial(take_up, opened, on_trace=self._totals.add)
@@ -234,7 +236,7 @@ class Engine(LiveRun):
         if self.stored_run is not None:
             self._ledger = RunLedger(self.stored_run)
             if spec.serving.batch_api:
-                self._ledger = JobLedger(self.stored_run, batch_samplers(samplers), lambda: allocator.wave)
+                self._ledger = JobLedger(self.stored_run, batch_samplers(self.sources.samplers), lambda: allocator.wave)
         return assemble(
             spec,
             allocator,
