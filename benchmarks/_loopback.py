@@ -1,4 +1,5 @@
-"""A server of this machine that answers at once with small bodies, and the bare client that engines are measured by."""
+"""A server of this machine that answers at once, with small bodies or streams of a few events, and the bare client that
+engines are measured by. At /metrics it says that nothing runs, as a server does that stops when its client leaves."""
 
 import asyncio
 import contextlib
@@ -19,6 +20,7 @@ from pets.samplers import Prompt, Sampling
 N = re.compile(rb'"n": ?(\d+)')
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 ANSWERS = "AABAACABAAAB"  # what the traces say, in turns
+IDLE = b"vllm:num_requests_running 0\n"
 
 
 class Answering(asyncio.Protocol):
@@ -44,8 +46,24 @@ class Answering(asyncio.Protocol):
 
     def answer(self, request: bytes) -> None:
         """Answer one whole request."""
+        if request.startswith(b"GET "):
+            self.transport.write(head("text/plain", len(IDLE)) + IDLE)
+            return
         choices = N.search(request)
-        self.transport.write(self.reply(int(choices[1]) if choices else 1))
+        n = int(choices[1]) if choices else 1
+        self.transport.write(self.stream(n) if b'"stream": true' in request else self.reply(n))
+
+    def stream(self, n: int) -> bytes:
+        """The same choices as :meth:`reply` has, word by word."""
+        events: list[dict[str, object]] = []
+        for index in range(n):
+            self.turn += 1
+            words = ["The ", "answer ", "is ", f"{ANSWERS[self.turn % len(ANSWERS)]}."]
+            events += [{"choices": [{"index": index, "delta": {"content": word}}]} for word in words]
+            events.append({"choices": [{"index": index, "delta": {}, "finish_reason": "stop"}]})
+        events.append({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 5 * n}})
+        body = "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode() + b"data: [DONE]\n\n"
+        return head("text/event-stream", len(body)) + body
 
     def reply(self, n: int) -> bytes:
         choices = []
@@ -54,7 +72,12 @@ class Answering(asyncio.Protocol):
             text = f"The answer is {ANSWERS[self.turn % len(ANSWERS)]}."
             choices.append({"index": index, "message": {"content": text}, "finish_reason": "stop"})
         body = json.dumps({"choices": choices, "usage": {"prompt_tokens": 9, "completion_tokens": 5 * n}}).encode()
-        return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        return head("application/json", len(body)) + body
+
+
+def head(content_type: str, length: int) -> bytes:
+    """The head of a good reply."""
+    return f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n".encode()
 
 
 async def serve() -> None:

@@ -3,11 +3,12 @@
     python -m benchmarks.engine_throughput [TRACES] [ROUNDS]
 
 A loopback server in a process of its own answers at once with small bodies. The bare loop posts and parses; the engine
-reads answers, learns, decides and counts, without a store and with one (every launch and trace durable).
-Turns within a round, who begins changes from round to round; medians. One httpx client's
-bookkeeping grows with the square of what it has in flight, the engine's does not; so the bare loop runs twice, with one
-client and spread over several. Nearly every request is for one trace: okg over 1,000 questions seldom wants two of one
-question at the same time. Processor time is this process's own, its threads included and the server's left out.
+reads answers, learns, decides and counts, without a store and with one (every launch and trace durable), deciding after
+every trace (hurry 0); and at its default pace, which streams, and cancels what is in flight when a vote is settled.
+Turns within a round, who begins changes from round to round; medians. One httpx client's bookkeeping grows with the
+square of what it has in flight, the engine's does not; so the bare loop runs twice, with one client and spread over
+several. Nearly every request is for one trace: okg over 1,000 questions seldom wants two of one question at the same
+time. Processor time is this process's own, its threads included and the server's left out.
 Memory: 100,000 traces of 1,000 questions from a sampler in this process, into a store, in a process of its own.
 """
 
@@ -29,12 +30,12 @@ from pets.samplers import Completion, Prompt, Sampler, Sampling
 IN_FLIGHT, QUESTIONS, TRACES, ROUNDS = 256, 1000, 4000, 5
 PER_CLIENT = 32  # requests in flight of each of the bare loop's clients, where it is spread
 LONG_RUN = 100_000
-CONTENDERS = ("bare", "bare, spread", "engine", "engine with store")
+CONTENDERS = ("bare", "bare, spread", "engine", "engine with store", "engine with store, default pace")
 
 
-async def engine(url: str, traces: int, store: Path | None) -> tuple[float, float]:
+async def engine(url: str, traces: int, store: Path | None, hurry: float | None = 0.0) -> tuple[float, float]:
     """Seconds that the engine takes to spend so many traces, from its first ask to its last tell; of the processor."""
-    spec = RunSpec.of(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None, hurry=0.0)
+    spec = RunSpec.of(budget=str(traces), concurrency=IN_FLIGHT, max_traces=None, hurry=hurry)
     problems = questions(min(QUESTIONS, traces))
     async with Engine(problems, endpoint=url, model="m", store=store, spec=spec) as engine:
         begun, cpu_begun = time.perf_counter(), time.process_time()
@@ -50,7 +51,7 @@ async def turn_of(name: str, url: str, traces: int, folder: str) -> tuple[float,
         seconds = await bare(url, traces, IN_FLIGHT, IN_FLIGHT // PER_CLIENT if "spread" in name else 1)
         return seconds, time.process_time() - cpu_begun
     store = Path(folder) / f"{time.monotonic_ns()}.db" if "store" in name else None
-    return await engine(url, traces, store)
+    return await engine(url, traces, store, None if "default pace" in name else 0.0)
 
 
 async def compare(traces: int, rounds: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
