@@ -58,8 +58,8 @@ class Catalog(dict[str, type[Base]]):
             for name, cls in vars(module).items():
                 own = isinstance(cls, type) and cls.__module__ == module.__name__ and not name.startswith("_")
                 if own and issubclass(cls, base) and cls is not base:
-                    needed = [option for option in _options(cls).values() if option.default is Parameter.empty]
-                    if all(_is_plain(option) for option in needed):
+                    options = _options(cls).values()
+                    if all(_is_plain(option) for option in options if option.default is Parameter.empty):
                         self[info.name] = cls
         own_names = frozenset(self)
         for entry in entry_points(group=package.__name__):
@@ -94,12 +94,12 @@ class Catalog(dict[str, type[Base]]):
             raise SpecError(f"there is no {self.noun} {name!r}. Known: {', '.join(sorted(self))}.{broken}")
         return _made(self[name], name, text)
 
-    def accept(self, value: str | Base) -> Base:
-        """The object itself, or what a spec describes.
+    def name_of(self, cls: type) -> str | None:
+        """The name of a class: of several the first, which is that of PETS."""
+        return next((name for name, own in self.items() if own is cls), None)
 
-        >>> policies().accept("okg:prior=1") == policies().accept(make_policy("okg:prior=1"))
-        True
-        """
+    def accept(self, value: str | Base) -> Base:
+        """The object itself, or what a spec describes."""
         if isinstance(value, str):
             return self.make(value)
         if not isinstance(value, self.base):
@@ -112,11 +112,7 @@ class Catalog(dict[str, type[Base]]):
 
 @cache
 def policies() -> Catalog[Policy]:
-    """Every policy by name: the files of ``pets.policies`` and the entry points of group ``pets.policies``.
-
-    >>> {"okg", "uniform", "price"} <= set(policies())
-    True
-    """
+    """Every policy by name: the files of ``pets.policies`` and the entry points of group ``pets.policies``."""
     return Catalog("policy", pets.policies, Policy)
 
 
@@ -132,11 +128,7 @@ def answer_types() -> Catalog[AnswerType]:
 
 @cache
 def samplers() -> Catalog[Sampler]:
-    """Every sampler that a spec can describe: files of ``pets.samplers``, entry points of group ``pets.samplers``.
-
-    >>> {"local", "openai"} <= set(samplers())
-    True
-    """
+    """Every sampler that a spec can describe: files of ``pets.samplers``, entry points of group ``pets.samplers``."""
     return Catalog("sampler", pets.samplers, Sampler)  # type: ignore[type-abstract]
 
 
@@ -144,8 +136,8 @@ def samplers() -> Catalog[Sampler]:
 def make_policy(spec: str) -> Policy:
     """The policy that ``name`` or ``name:option=value,option=value`` describes.
 
-    ``python:MODULE:CLASS`` and ``python:MODULE:CLASS:option=value`` make a policy of your own code, which this function
-    alone imports: it is for what a user typed. Stores and other files name no code (:meth:`Catalog.accept` takes none).
+    ``python:MODULE:CLASS`` and ``python:MODULE:CLASS:option=value`` import a policy of your own code: only from what
+    you type, never from a store or another file.
 
     >>> make_policy("price:rounds=3,warmup=2").rounds
     3
@@ -204,18 +196,17 @@ def as_sampler(value: str | Sampler | SamplerFunction) -> Sampler:
 
 
 def spec_of(value: Policy | AnswerType) -> str | None:
-    """The spec that makes an equal object in another process; ``None`` where no spec does.
+    """The spec that makes an equal object in another process.
 
-    No spec describes an object of a class that is not registered, nor what a policy has learned.
+    ``None`` of a class that is not registered, and of a policy that has learned.
 
     >>> spec_of(make_policy("okg:prior=1,lengths=false")), spec_of(make_answer_type("number"))
     ('okg:prior=1.0,lengths=false', 'number')
     """
     catalog: Catalog[Any] = policies() if isinstance(value, Policy) else answer_types()
-    names = {cls: name for name, cls in catalog.items()}
-    if type(value) not in names:
+    spec = catalog.name_of(type(value))
+    if spec is None:
         return None
-    spec = names[type(value)]
     if whole := getattr(value, "spec_option", ""):
         text = getattr(value, whole)
         return f"{spec}:{text}" if text else spec
@@ -267,7 +258,7 @@ def _options(cls: type) -> Mapping[str, Parameter]:
 
 
 def _is_plain(option: Parameter) -> bool:
-    """Whether a spec can set the option: a number, a text, true or false, a word of a list."""
+    """Whether a spec can set the option."""
     kind = option.annotation[0]
     return kind in PLAIN or get_origin(kind) is Literal
 
