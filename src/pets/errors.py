@@ -25,10 +25,10 @@ from typing import Any, Self
 
 
 class PetsError(Exception):
-    """Root of the tree: one clear line for the user."""
+    """Root of the tree."""
 
     def say_more(self, words: str) -> Self:
-        """This error with a sentence added: the class and all it carries stay, whatever its constructor takes.
+        """This error with a sentence added.
 
         >>> SamplerError("no such model.", status=404).say_more("Run 3 is kept.")
         SamplerError('no such model. Run 3 is kept.')
@@ -37,7 +37,7 @@ class PetsError(Exception):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles (Ray's actors send them) are not made by the constructor, either."""
+        """Copies and pickles (Ray's actors send them) are made without the constructor."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 

@@ -1,8 +1,7 @@
 """Specs to objects: ``"okg:prior=0.5"`` makes a policy, and so do answer types and samplers.
 
 A new file in ``pets.policies``, ``pets.answers`` or ``pets.samplers``, or an installed entry point of a group of that
-name, is found by itself. A plugin never replaces what PETS brings, and one that cannot be loaded is an error only where
-it is named.
+name, is found. A plugin never replaces what PETS brings; one that cannot be loaded is an error where it is named.
 
 >>> make_policy("okg:prior=0.5")
 OKG(prior=0.5, unseen=1, lengths=True, ...)
@@ -10,8 +9,6 @@ OKG(prior=0.5, unseen=1, lengths=True, ...)
 Traceback (most recent call last):
 ...
 pets.errors.SpecError: okg: prior='x' is not a float or learned. Options of okg: prior=learned, unseen=1, ...
->>> spec_of(make_policy("okg:prior=0.5"))
-'okg:prior=0.5'
 """
 
 import importlib
@@ -167,8 +164,6 @@ def make_answer_type(spec: str) -> AnswerType:
 
     >>> make_answer_type("regex:a=(.*), b")
     Regex(pattern='a=(.*), b')
-    >>> make_answer_type("choice:options=4").canonical("(E)") is None
-    True
     """
     return answer_types().make(spec)
 
@@ -265,14 +260,12 @@ def _is_plain(option: Parameter) -> bool:
 
 def _value(name: str, option: Parameter, text: str, options: Mapping[str, Parameter]) -> Any:
     """``text`` as the option's type: int, float, bool, str or one of a few words."""
-    kind, *others = option.annotation
-    words = [word for other in others if get_origin(other) is Literal for word in get_args(other)]
+    kind = option.annotation[0]
+    words = [word for hint in option.annotation if get_origin(hint) is Literal for word in get_args(hint)]
     if text in words:
         return text
     if get_origin(kind) is Literal:
-        if text in get_args(kind):
-            return text
-        raise SpecError(f"{name}: {option.name} is one of {', '.join(get_args(kind))}; got {text!r}.")
+        raise SpecError(f"{name}: {option.name} is one of {', '.join(words)}; got {text!r}.")
     if kind is bool and text in ("true", "false"):
         return text == "true"
     if kind in (int, float, str):

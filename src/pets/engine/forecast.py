@@ -103,7 +103,7 @@ def forecast(
 
 
 class _Simulation:
-    """One large batch under an index policy that learns no more; ``right`` counts the right leaders after each trace."""
+    """One large batch under an index policy that learns no more; ``right`` counts right leaders after each trace."""
 
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
         self.traces, self.right = 0, [0]

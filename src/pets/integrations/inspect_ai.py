@@ -1,9 +1,8 @@
 """One budget instead of fixed epochs: PETS decides which epochs of an inspect_ai task are run.
 
-inspect_ai goes through the samples of a task epoch after epoch, and asks its early-stopping manager about each: run it,
-or not? :class:`TraceBudget` says yes where a trace is worth most: each pass over the samples has
-its share of the budget, and the index at which the share ends is the price of the pass. An epoch is a trace.
-:func:`vote` scores a sample by the vote over its epochs.
+inspect_ai goes through the samples of a task epoch after epoch and asks its early-stopping manager whether to run each.
+:class:`TraceBudget` says yes where a trace is worth most: each pass over the samples has its share of the budget, and
+the index at which the share ends is the price of the pass. :func:`vote` scores a sample by the vote over its epochs.
 
 >>> from inspect_ai import Epochs, Task
 >>> from inspect_ai.dataset import Sample
@@ -55,9 +54,8 @@ class TraceBudget:
     """The early-stopping manager of one task: one budget for all its samples, spent where it changes their vote.
 
     ``budget`` is "8x" (traces per sample, on average) or a number of traces in all; the task's epochs are the most that
-    one sample gets, and should be several times the mean. ``policy`` is any that looks at votes. ``answer`` is the
-    answer type that reads what the scorer calls the answer of an epoch; ``scorer`` names the scorer, the task's first
-    if not given.
+    one sample gets, and should be several times the mean. ``policy`` is any that looks at votes, ``answer`` the answer
+    type that reads the scorer's answers, ``scorer`` the name of the scorer: the task's first if not given.
 
     An epoch that fails, or that its scorer reads no answer from, costs a trace and casts no vote. The log's
     ``results.early_stopping.metadata`` has the vote and the certificate of every sample.
@@ -106,13 +104,13 @@ class TraceBudget:
         return "pets"
 
     async def schedule_sample(self, id: SampleId, epoch: int) -> EarlyStop | None:
-        """``None`` to run this epoch, paid from the budget; a pass waits until most of the earlier ones are back."""
+        """``None`` to run this epoch, paid from the budget; a pass waits for most of the earlier ones."""
         if await self._task.launch(str(id), epoch):
             return None
         return EarlyStop(id=id, epoch=epoch, reason="a trace is worth more elsewhere")
 
     async def complete_sample(self, id: SampleId, epoch: int, scores: dict[str, SampleScore]) -> None:
-        """Count the vote of an epoch; one that ``inspect eval-retry`` brings from an earlier log is used when due."""
+        """Count the vote of an epoch; one from an earlier log (``inspect eval-retry``) is used when due."""
         if self._scorer is not None and self._scorer not in scores:
             raise InputError(f"there is no scorer {self._scorer!r}; this task has {', '.join(scores)}.")
         score = scores[self._scorer] if self._scorer is not None else next(iter(scores.values()), None)
@@ -133,8 +131,7 @@ class TraceBudget:
 def vote(answer: str = "text") -> ScoreReducer:
     """Reduces epochs to the score of the answer that most of them gave; a tie goes to the answer that came first.
 
-    ``answer`` is the answer type that says which answers are the same, as that of :class:`TraceBudget`. A sample that
-    no epoch answered keeps the score of its first.
+    ``answer`` is the answer type, as that of :class:`TraceBudget`. A sample without answers keeps its first score.
 
     >>> traces = [Score(value="I", answer="5"), Score(value="C", answer="4"), Score(value="C", answer="4.0")]
     >>> vote("number")(traces).value
@@ -222,7 +219,7 @@ class _TaskVotes:
         return used
 
     async def complete(self, sample: str, epoch: int, answer: str | None) -> None:
-        """Count what an epoch answered. What was never asked about comes from an earlier log."""
+        """Count what an epoch answered; one that was never asked about comes from an earlier log."""
         form = None if answer is None else self._answer_type.extract(answer)
         if form is not None:
             async with self._comparing:  # comparing formulas takes a while, so it is done in a thread
@@ -235,7 +232,7 @@ class _TaskVotes:
             self._use_kept(sample)
 
     async def end(self, sample: EvalSample) -> None:
-        """Note the tokens of an epoch that has ended; one that failed is told here, for it has no scores to come."""
+        """Note the tokens of an epoch that has ended; one that failed is told here: no scores will come."""
         key = str(sample.id), sample.epoch
         if usage := sample.model_usage.get(self.model):
             self._tokens[key] = usage.output_tokens

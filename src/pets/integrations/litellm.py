@@ -9,9 +9,8 @@ In the proxy's configuration ``model: pets/NAME`` votes over the group NAME, wit
     litellm_settings:
       custom_provider_map: [{provider: pets, custom_handler: pets.integrations.litellm.handler}]
 
-Every trace is a request to the group by the proxy's own router, with the key of who asked: LiteLLM logs and charges
-each as any other, and the answer itself costs nothing more. ``litellm.acompletion(model="pets/gpt-4o-mini")`` asks
-the model itself where there is no proxy.
+Every trace is a request of the proxy's own router with the key of who asked: LiteLLM logs and charges each, and the
+answer itself costs nothing more. Without a proxy, ``litellm.acompletion(model="pets/gpt-4o-mini")`` asks the model.
 """
 
 import asyncio
