@@ -58,12 +58,11 @@ class StateError(PetsError, ValueError):
 
 
 class FirstTracesError(PetsError, RuntimeError):
-    """Most of a run's first traces were cut, refused or unreadable; nothing more was asked."""
+    """Most of a run's first traces were cut, refused or unreadable; ``excerpt`` is what one of them said, shortened."""
 
     def __init__(self, message: str, excerpt: str = "") -> None:
         super().__init__(message)
         self.excerpt = excerpt
-        """What one of the traces said, shortened."""
 
 
 class PoolError(PetsError, ValueError):
@@ -71,16 +70,15 @@ class PoolError(PetsError, ValueError):
 
 
 class SamplerError(PetsError, RuntimeError):
-    """A model gave no traces."""
+    """A model gave no traces.
+
+    ``status`` is the HTTP status, ``retry_after`` how many seconds the server asks to wait, ``model`` the place of the
+    model among several.
+    """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.status = status
-        """The HTTP status, where there was one."""
-        self.retry_after = retry_after
-        """Seconds that the server asks to wait."""
-        self.model = 0
-        """Which of several models that was, by its place among them."""
+        self.status, self.retry_after, self.model = status, retry_after, 0
 
 
 class RefusedError(SamplerError):

@@ -53,10 +53,8 @@ def estimate(
     currency, price = record.currency, _mean_price(spec, model)
     mean = price.currency() if price is not None and currency.unit == "picodollars" else currency
     cost = mean.per_trace + mean.per_token * (output or 0) + mean.per_prompt_token * prompt
-    traces = int(record.total / cost)
-    if spec.spending.max_traces is not None:
-        traces = min(traces, spec.spending.max_traces * len(problems))
-    pace = run_pace(spec, record, len(problems), traces=traces)
+    pace = run_pace(spec, record, len(problems), traces=int(record.total / cost))
+    traces = pace.traces
     # One request of a batch job holds all that a question gets in its wave, and its prompt once.
     prompts = min(traces, pace.waves * len(problems)) if spec.serving.batch_api and pace.waves else traces
     all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(prompts * prompt)

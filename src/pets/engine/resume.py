@@ -410,11 +410,12 @@ def run_pace(
     """How a run of so many ``traces`` is spread over time; if not given, of as many as the budget still brings."""
     if traces is None:
         traces = record.total // record.currency.hold
-        if run is not None and (summary := run.summary()).traces and summary.spent:
-            traces = record.total * summary.traces // summary.spent
-        if spec.spending.max_traces is not None:
-            traces = min(traces, spec.spending.max_traces * questions)
-        traces = max(0, traces - (0 if run is None else run.load("topped_up_at") or 0))
+    if run is not None and (summary := run.summary()).traces and summary.spent:
+        traces = record.total * summary.traces // summary.spent
+    if spec.spending.max_traces is not None:
+        traces = min(traces, spec.spending.max_traces * questions)
+    if run is not None:
+        traces = max(0, traces - (run.load("topped_up_at") or 0))
     needs_feedback = spec.spending.target_consistency is not None or not record.currency.counts_traces
     return pace_of(spec.make_policy(), traces, questions, spec.pacing.in_flight, needs_feedback=needs_feedback)
 

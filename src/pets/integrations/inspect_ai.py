@@ -19,20 +19,7 @@ from functools import cache
 import anyio
 from anyio.to_thread import run_sync
 
-from pets import (
-    Allocator,
-    Amount,
-    AnswerType,
-    Budget,
-    InputError,
-    Launch,
-    Policy,
-    Question,
-    StateError,
-    Trace,
-    make_answer_type,
-    make_policy,
-)  # fmt: skip
+import pets
 
 try:
     from inspect_ai.dataset import Sample
@@ -42,7 +29,7 @@ try:
     from inspect_ai.util import EarlyStop
     from pydantic import JsonValue
 except ModuleNotFoundError:
-    raise InputError('inspect_ai is not installed. Try: pip install "pets-llm[inspect]"') from None
+    raise pets.InputError('inspect_ai is not installed. Try: pip install "pets-llm[inspect]"') from None
 
 SampleId = str | int
 SampleEpoch = tuple[str, int]
@@ -65,15 +52,15 @@ class TraceBudget:
         self,
         budget: str | int,
         *,
-        policy: str | Policy = "okg",
-        answer: str | AnswerType = "text",
+        policy: str | pets.Policy = "okg",
+        answer: str | pets.AnswerType = "text",
         scorer: str | None = None,
     ) -> None:
-        self._amount = Amount.parse(str(budget))
+        self._amount = pets.Amount.parse(str(budget))
         self._amount.traces(0)  # or refuses tokens and money
-        self._policy = make_policy(policy) if isinstance(policy, str) else policy
+        self._policy = pets.make_policy(policy) if isinstance(policy, str) else policy
         if self._policy.sees == "traces" or self._policy.waves:
-            raise InputError(
+            raise pets.InputError(
                 f"inspect_ai gives votes, one epoch at a time; {policy!r} needs more. Choose okg or price."
             )
         self._answer = _answer_type(answer)
@@ -85,20 +72,22 @@ class TraceBudget:
         before = None if self._votes is None else self._votes.task
         attempts = before is not None and (before.task_id, before.model) == (task.task_id, task.model)
         if before is not None and before.eval_id in _running and not attempts:
-            raise StateError("this TraceBudget is in use; give every task, and every model, one of its own.")
+            raise pets.StateError("this TraceBudget is in use; give every task, and every model, one of its own.")
         if task.config.log_samples is False:
-            raise InputError("inspect_ai asks no early stopping without a log of samples; leave out log_samples=False.")
+            raise pets.InputError(
+                "inspect_ai asks no early stopping without a log of samples; leave out log_samples=False."
+            )
         if task.config.retry_on_error:
-            raise InputError(
+            raise pets.InputError(
                 "retry_on_error would pay for epochs that no budget knows; leave it out and set fail_on_error=False: "
                 "an epoch that fails costs a trace, and the next one takes its place."
             )
-        budget = Budget(self._amount.traces(len(samples)), cap=epochs)
+        budget = pets.Budget(self._amount.traces(len(samples)), cap=epochs)
         questions = []
         for sample in samples:
             choices = len(sample.choices or ())  # a closed set of answers
-            questions.append(Question(str(sample.id), options=choices if choices >= 2 else self._answer.options))
-        self._votes = _TaskVotes(task, Allocator(self._policy, budget, questions), self._answer, epochs)
+            questions.append(pets.Question(str(sample.id), options=choices if choices >= 2 else self._answer.options))
+        self._votes = _TaskVotes(task, pets.Allocator(self._policy, budget, questions), self._answer, epochs)
         _running[task.eval_id] = self._votes
         _listen()
         return "pets"
@@ -112,7 +101,7 @@ class TraceBudget:
     async def complete_sample(self, id: SampleId, epoch: int, scores: dict[str, SampleScore]) -> None:
         """Count the vote of an epoch; one from an earlier log (``inspect eval-retry``) is used when due."""
         if self._scorer is not None and self._scorer not in scores:
-            raise InputError(f"there is no scorer {self._scorer!r}; this task has {', '.join(scores)}.")
+            raise pets.InputError(f"there is no scorer {self._scorer!r}; this task has {', '.join(scores)}.")
         score = scores[self._scorer] if self._scorer is not None else next(iter(scores.values()), None)
         await self._task.complete(str(id), epoch, None if score is None else score.score.answer)
 
@@ -123,7 +112,7 @@ class TraceBudget:
     @property
     def _task(self) -> "_TaskVotes":
         if self._votes is None:
-            raise StateError("this TraceBudget has no task; give it to Task(early_stopping=...).")
+            raise pets.StateError("this TraceBudget has no task; give it to Task(early_stopping=...).")
         return self._votes
 
 
@@ -151,13 +140,13 @@ def vote(answer: str = "text") -> ScoreReducer:
 class _TaskVotes:
     """One evaluation: the allocator, and which of its launches runs as which epoch."""
 
-    def __init__(self, task: EvalSpec, allocator: Allocator, answer_type: AnswerType, epochs: int) -> None:
+    def __init__(self, task: EvalSpec, allocator: pets.Allocator, answer_type: pets.AnswerType, epochs: int) -> None:
         self.task, self.model, self.epochs = task, task.model, epochs
         self._allocator, self._answer_type = allocator, answer_type
         self._pass = 0  # the epoch that samples are asked for now
         self._size = len(allocator.verdicts())
-        self._granted: defaultdict[str, deque[Launch]] = defaultdict(deque)
-        self._in_flight: dict[SampleEpoch, Launch] = {}
+        self._granted: defaultdict[str, deque[pets.Launch]] = defaultdict(deque)
+        self._in_flight: dict[SampleEpoch, pets.Launch] = {}
         self._asked: set[SampleEpoch] = set()
         self._kept: defaultdict[str, deque[str | None]] = defaultdict(deque)  # answers of an earlier log, not used yet
         self._tokens: dict[SampleEpoch, int] = {}
@@ -199,7 +188,7 @@ class _TaskVotes:
             for _ in range(number - self._use_kept(sample)):
                 self._allocator.take_back(self._granted[sample].pop())
 
-    def _ask(self, traces: int) -> list[Launch]:
+    def _ask(self, traces: int) -> list[pets.Launch]:
         launches = self._allocator.ask(max(0, traces))
         for launch in launches:
             self._granted[launch.question].append(launch)
@@ -244,9 +233,9 @@ class _TaskVotes:
         if launch := self._in_flight.pop((sample, epoch), None):
             self._count(launch, form, self._tokens.pop((sample, epoch), 0))
 
-    def _count(self, launch: Launch, form: str | None, tokens: int) -> None:
+    def _count(self, launch: pets.Launch, form: str | None, tokens: int) -> None:
         label = None if form is None else self._classes[launch.question].find(form)
-        self._allocator.tell(Trace(launch.question, launch.number, label, tokens=tokens))
+        self._allocator.tell(pets.Trace(launch.question, launch.number, label, tokens=tokens))
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -291,9 +280,9 @@ def _listen() -> None:
                 del _running[eval_id]
 
 
-def _answer_type(answer: str | AnswerType) -> AnswerType:
+def _answer_type(answer: str | pets.AnswerType) -> pets.AnswerType:
     """The answer type; one that must ask a model, or see traces first, is of no use here."""
-    answer_type = make_answer_type(answer) if isinstance(answer, str) else answer
+    answer_type = pets.make_answer_type(answer) if isinstance(answer, str) else answer
     if answer_type.asks_model or answer_type.chosen_from_traces:
-        raise InputError(f"answers of inspect_ai are not read by {answer!r}; choose number, math, choice or text.")
+        raise pets.InputError(f"answers of inspect_ai are not read by {answer!r}; choose number, math, choice or text.")
     return answer_type

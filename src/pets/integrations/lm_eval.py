@@ -125,10 +125,6 @@ class _Document:
     answers: list[str] = field(default_factory=list)
     copies: dict[str, str] = field(default_factory=dict)  # of the first trace with each answer
 
-    def fill(self, answer: str) -> None:
-        """Give the clones that were not sampled copies of a trace with the answer."""
-        self.texts += [self.copies[answer]] * (len(self.clones) - len(self.texts))
-
 
 class _TaskVotes:
     """The documents of one task, and how its filter reads and counts their texts."""
@@ -153,7 +149,7 @@ class _TaskVotes:
         for number, document in documents.items():
             answer = allocator.verdict(str(number)).answer
             assert answer is not None  # the first wave has one of each
-            document.fill(answer)
+            document.texts += [document.copies[answer]] * (len(document.clones) - len(document.texts))
             if Counter(self._answers(document, document.texts)).most_common(1)[0][0] != answer:
                 raise InputError(f"{self.name}: its filter reads a text otherwise beside others; pets cannot fill up.")
         clones = sum(len(document.clones) for document in self.documents)
