@@ -139,18 +139,7 @@ def sources_of(servers: Servers, spec: RunSpec, **local: int | None) -> Sources:
     def made(own: Samplers | None, urls: Sequence[str], model: str | None, key: ServerKeys) -> list[Sampler]:
         if own is not None:
             return list(map(as_sampler, _several(own)))
-        if missing := set(spec.serving.headers) - set(servers.headers or ()):
-            raise InputError(f"this run sends the header {min(missing)}, whose value is not kept: give it again.")
-        return make_samplers(
-            urls,
-            model,
-            key=key,
-            headers=servers.headers,
-            stream=spec.confidence_kind is not None,
-            timeout=spec.serving.timeout,
-            batch_api=spec.serving.batch_api,
-            **local,
-        )
+        return _model_samplers(spec, urls, model, key, servers.headers, local)
 
     if not names:
         if isinstance(endpoint, Mapping) or isinstance(servers.key, Mapping) or isinstance(own, Mapping):
@@ -232,30 +221,30 @@ def _several(samplers: Samplers) -> Sequence[AnySampler]:
     return samplers if isinstance(samplers, Sequence) and not isinstance(samplers, str) else [samplers]
 
 
-def make_samplers(
+def _model_samplers(
+    spec: RunSpec,
     endpoints: Sequence[str],
     model: str | None,
-    *,
-    key: ServerKeys = None,
-    headers: Mapping[str, str] | None = None,
-    stream: bool = False,
-    timeout: float = 600.0,
-    batch_api: bool = False,
-    **local: Any,
+    key: ServerKeys,
+    headers: Mapping[str, str] | None,
+    local: Mapping[str, Any],
 ) -> list[Sampler]:
-    """A sampler for each endpoint, with a key for all or one for each; else the local model, with these settings."""
-    if batch_api and not endpoints:
+    """A sampler of the model for each endpoint, with a key for all or one for each; without endpoints the local one."""
+    if missing := set(spec.serving.headers) - set(headers or ()):
+        raise InputError(f"this run sends the header {min(missing)}, whose value is not kept: give it again.")
+    if spec.serving.batch_api and not endpoints:
         raise InputError("batch jobs need a provider: --endpoint URL. Engines without a server take files: --to FILE.")
     if not endpoints:
         return [LocalSampler(model, **local)]
     if model is None:
         raise InputError("an endpoint needs --model NAME: which of the server's models to ask.")
-    keys = endpoint_keys(endpoints, key)
-    if batch_api:
+    keys, timeout = endpoint_keys(endpoints, key), spec.serving.timeout
+    if spec.serving.batch_api:
         if len(endpoints) > 1:
             raise InputError(f"batch jobs go to one provider; got {len(endpoints)} endpoints.")
         provider = OpenAIBatches(endpoints[0], key=keys[0], headers=headers, timeout=timeout)
         return [BatchSampler(endpoints[0], model, provider, key=keys[0], headers=headers, timeout=timeout)]
+    stream = spec.confidence_kind is not None
     return [
         OpenAISampler(url, model, key=key, headers=headers, stream=stream, timeout=timeout)
         for url, key in zip(endpoints, keys, strict=True)
