@@ -100,10 +100,8 @@ class Catalog(dict[str, type[Base]]):
         if isinstance(value, str):
             return self.make(value)
         if not isinstance(value, self.base):
-            raise SpecError(
-                f"expected a {self.noun} (an object of {self.base.__name__}) or a spec such as "
-                f"{min(self)!r}; got {value!r}."
-            )
+            expected = f"a {self.noun} (an object of {self.base.__name__}) or a spec such as {min(self)!r}"
+            raise SpecError(f"expected {expected}; got {value!r}.")
         return value
 
 
@@ -144,9 +142,7 @@ def make_policy(spec: str) -> Policy:
     module, _, rest = spec.removeprefix(CODE_PREFIX).partition(":")
     name, _, text = rest.partition(":")
     if not module or not name:
-        raise SpecError(
-            f"a policy of your own is python:MODULE:CLASS, such as python:my_file:ThreeInARow; got {spec!r}."
-        )
+        raise SpecError(f"your own policy is python:MODULE:CLASS, such as python:my_file:ThreeInARow; got {spec!r}.")
     cls = named_in(module, name)
     if not (isinstance(cls, type) and issubclass(cls, Policy)) or inspect.isabstract(cls):
         raise SpecError(f"{module}.{name} is no policy: subclass IndexPolicy or QuotaPolicy, and write its method.")

@@ -83,9 +83,7 @@ def forecast(
     now = sum(tally.returned for tally in sample) / len(sample)
     cap = math.inf if max_traces is None else max(now, float(max_traces))
     if up_to is not None and up_to <= now < cap:
-        raise InputError(
-            f"{now:.1f} traces per question are spent already; give more with --max-budget than {up_to:g}x."
-        )
+        raise InputError(f"{now:.1f} traces per question are spent already; give --max-budget more than {up_to:g}x.")
     far = min(cap, up_to or max_traces or FAR * now)
     batch, rng = Counter(tallies), np.random.default_rng(seed)
     fit, copies = BatchFit(batch), -(-paths // len(sample))

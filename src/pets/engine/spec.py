@@ -296,9 +296,7 @@ class RunSpec:
         if self.make_policy().sees == "traces" and reading.soft:
             raise InputError(f"{spending.policy} weighs traces itself; soft votes need a policy of votes, such as okg.")
         if spending.horizon is not None and spending.budget_window is not None:
-            raise InputError(
-                "a horizon is for a known number of questions, a window for a stream without an end. Take one."
-            )
+            raise InputError("a horizon is for a known number of questions, a window for an endless stream. Take one.")
 
     @classmethod
     def of(cls, **options: Any) -> Self:

@@ -60,9 +60,7 @@ class TraceBudget:
         self._amount.traces(0)  # or refuses tokens and money
         self._policy = pets.make_policy(policy) if isinstance(policy, str) else policy
         if self._policy.sees == "traces" or self._policy.waves:
-            raise pets.InputError(
-                f"inspect_ai gives votes, one epoch at a time; {policy!r} needs more. Choose okg or price."
-            )
+            raise pets.InputError(f"inspect_ai gives votes, one by one; {policy!r} needs more. Choose okg or price.")
         self._answer = _answer_type(answer)
         self._scorer = scorer
         self._votes: _TaskVotes | None = None
@@ -74,9 +72,7 @@ class TraceBudget:
         if before is not None and before.eval_id in _running and not attempts:
             raise pets.StateError("this TraceBudget is in use; give every task, and every model, one of its own.")
         if task.config.log_samples is False:
-            raise pets.InputError(
-                "inspect_ai asks no early stopping without a log of samples; leave out log_samples=False."
-            )
+            raise pets.InputError("early stopping needs a log of samples; leave out log_samples=False.")
         if task.config.retry_on_error:
             raise pets.InputError(
                 "retry_on_error would pay for epochs that no budget knows; leave it out and set fail_on_error=False: "

@@ -45,10 +45,8 @@ class Drift:
 
     def __init__(self, shares: tuple[float, ...], questions: int, rate: float = 0.01, on_alarm: OnAlarm = None) -> None:
         if len(shares) != len(PATTERNS) or not 0.0 < rate < 1.0 or questions < 1:
-            raise InputError(
-                f"a drift alarm takes {len(PATTERNS)} shares, at least 1 training question and a rate between 0 and 1; "
-                f"got {len(shares)}, {questions} and {rate}."
-            )
+            expected = f"{len(PATTERNS)} shares, at least 1 training question and a rate between 0 and 1"
+            raise InputError(f"a drift alarm takes {expected}; got {len(shares)}, {questions} and {rate}.")
         self.shares = shares
         self.rate, self.on_alarm = rate, on_alarm
         self.seen = 0

@@ -84,10 +84,7 @@ class StreamPlan:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.mean_budget) and K0 <= self.mean_budget <= self.cap):
-            raise InputError(
-                f"a mean budget lies between the warm-up of {K0} traces and the cap of {self.cap}; "
-                f"got {self.mean_budget:g}."
-            )
+            raise InputError(f"a mean budget lies between {K0} and the cap of {self.cap}; got {self.mean_budget:g}.")
         if self.rounds < 0 or (self.prices is None) != (self.rounds == 1):
             raise InputError(f"rounds are 0 or more, and only a plan of 1 round has no prices; got {self.rounds}.")
         _check_grid(self.grid, self.budgets, self.cap)
