@@ -15,9 +15,6 @@ PetsError                   the user can act on it: the message says what was fo
     ├── LocalModelError     the local model cannot be started or has died: file, memory, port, installation
     ├── JobError            a batch job as a whole came to nothing, or its output is not an answer to it
     └── JobLeftError        a batch job was left where it is: the run goes on with it later
-
->>> issubclass(BudgetError, PetsError)
-True
 """
 
 import copyreg

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 class Question:
     """One question. ``options`` is the size of a closed answer set; ``None`` means open (a number, a formula).
 
-    ``hurry`` is its own, ``None`` that of all.
+    ``hurry`` is that of this question alone, ``None`` that of all.
     """
 
     id: str

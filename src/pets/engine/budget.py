@@ -236,11 +236,7 @@ class Amount:
 
 
 def total_of(amount: Amount, questions: int) -> int:
-    """The amount in the ledger's smallest unit.
-
-    >>> total_of(Amount.parse("2.5x"), 10), total_of(Amount.parse("5usd"), 10)
-    (25, 5000000000000)
-    """
+    """The amount in the ledger's smallest unit."""
     if amount.unit == "mean":
         return int(amount.number * questions + 1e-9)
     return round(amount.number * (PICODOLLARS if amount.unit == "usd" else 1))

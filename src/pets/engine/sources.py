@@ -164,11 +164,7 @@ def sources_of(servers: Servers, spec: RunSpec, **local: int | None) -> Sources:
 
 
 def values_by_model(option: str, names: Sequence[str], values: Endpoints | None) -> dict[str, list[str]]:
-    """The values of an option by model: its own, else those for all.
-
-    >>> values_by_model("--endpoint", ["a", "b"], ["a=http://one/v1", "http://two/v1"])
-    {'a': ['http://one/v1'], 'b': ['http://two/v1']}
-    """
+    """The values of an option by model: its own, written ``MODEL=VALUE``, else those for all."""
     if isinstance(values, Mapping):
         if unknown := set(values) - set(names):
             raise InputError(f"{option} names {min(unknown)}, which is none of the models {', '.join(names)}.")
@@ -196,11 +192,7 @@ def endpoints_by_model(names: Sequence[str], endpoints: Endpoints | None) -> dic
 
 
 def keys_by_model(names: Sequence[str], keys: Keys) -> dict[str, str | None]:
-    """The key of each model: its own, else that of all, else none.
-
-    >>> keys_by_model(["a", "b"], ["a=secret", "other"]), keys_by_model(["a", "b"], {"b": "secret"})
-    ({'a': 'secret', 'b': 'other'}, {'a': None, 'b': 'secret'})
-    """
+    """The key of each model: its own, else that of all, else none."""
     if isinstance(keys, Mapping):
         present: Endpoints = {name: key for name, key in keys.items() if key}
     else:

@@ -183,12 +183,7 @@ class ServingSpec:
         600.0, "How many seconds a request may take.", (*ASKING, "doctor"), MORE_THAN_0, operational=True, rare=True
     )
     tries: int = setting(
-        6,
-        "How many times a trace is tried before it counts as failed.",
-        ASKING,
-        AT_LEAST_1,
-        operational=True,
-        rare=True,
+        6, "How often a trace is tried before it counts as failed.", ASKING, AT_LEAST_1, operational=True, rare=True
     )
     backoff: float = setting(0.5, within=Interval(0, 60), operational=True)
     max_n: int = setting(16, within=AT_LEAST_1, verbs=("sample", "serve"), operational=True)
@@ -321,8 +316,10 @@ class RunSpec:
         elif isinstance(price, Mapping):
             del options["price"]
             options["models"] = with_prices(options.get("models", self.serving.models), price)
-        for section in sections:
-            own = {name: value for name, value in options.items() if SECTION_OF[name] == section}
+        changes: dict[str, dict[str, Any]] = {}
+        for name, value in options.items():
+            changes.setdefault(SECTION_OF[name], {})[name] = value
+        for section, own in changes.items():
             sections[section] = replace(sections[section], **own)
         return replace(self, **sections)
 

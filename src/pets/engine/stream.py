@@ -1,9 +1,9 @@
 """A stream of questions through the driver: several on their way at once, each answered as soon as it stops.
 
 Laws: every question that is taken in gets one answer; after :meth:`Stream.drain` nothing more is asked for, and every
-open question is answered with what is in flight. A stream by windows may never end: a question that was answered is
-forgotten, all but its spend. A stored stream that was broken off asks for nothing again that was paid for, and answers
-again a question whose answer may not have been handed over.
+open question is answered when what is in flight is back. A stream by windows may never end: a question that was
+answered is forgotten, all but its spend. A stored stream that was broken off asks for nothing again that was paid for,
+and answers again a question whose answer may not have been handed over.
 """
 
 import asyncio
@@ -43,10 +43,8 @@ COLD_POLICY = "price:warmup=2"  # without a plan, where nobody names another
 
 
 def stream_budget(spec: RunSpec, model: str = "", problems: Sequence[Problem] | None = None) -> Budget:
-    """The budget: in all for a known number of questions, by windows without an end.
+    """The budget: in all for a known number of questions, else by windows.
 
-    >>> stream_budget(RunSpec.of(horizon=10)).total
-    160
     >>> stream_budget(RunSpec.of(budget="500", budget_window=50)).window
     Window(questions=50, amount=500)
     """
