@@ -20,6 +20,7 @@ UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
     "traces": ("traces", 1),
     "x": ("mean", 1),
     "tok": ("tokens", 1),
+    "tokens": ("tokens", 1),
     "ktok": ("tokens", 10**3),
     "mtok": ("tokens", 10**6),
     "gtok": ("tokens", 10**9),

@@ -305,7 +305,9 @@ class RunSpec:
         Traceback (most recent call last):
         pets.errors.InputError: there is no option 'budjet'; did you mean budget?
         """
-        sections = {name: options.pop(name, getattr(self, name)) for name in SECTIONS}
+        sections = dict[str, Any]()
+        for name in SECTIONS:
+            sections[name] = options.pop(name, getattr(self, name))
         check_option_names(options, SECTION_OF)
         check_values(OPTION_HINTS, options)
         if "budget" in options:
@@ -390,7 +392,7 @@ class RunSpec:
         """What the tokens of each model cost, of ``model`` where it is one; none where a price is not known."""
         shares = self.serving.models or (ModelShare(model),)
         prices = [price_of(share.name, share.price or self.spending.price) for share in shares]
-        known = tuple(price for price in prices if price is not None)
+        known = tuple(filter(None, prices))
         return known if len(known) == len(shares) else ()
 
     def price_at_most(self, model: str) -> TokenPrice | None:
