@@ -288,10 +288,10 @@ def _kept(path: Path, recording: Recording) -> set[str]:
         raise PoolError(f'"{path}" cannot be read ({error.strerror}). Name another file.') from None
     *lines, last = whole.split(b"\n")
     broken_off = last.startswith(START) and bool(parse_json(last)[1])
-    kept = set()
-    for number, line in enumerate(lines if broken_off else [*lines, last], 1):
-        if line.strip():  # somebody else's file raises, and not a byte of it is dropped
-            kept.add(_id(line, f'"{path}" line {number}', recording))
+    if not broken_off:
+        lines.append(last)
+    # Somebody else's file raises, and not a byte of it is dropped.
+    kept = {_id(line, f'"{path}" line {number}', recording) for number, line in enumerate(lines, 1) if line.strip()}
     if broken_off:
         os.truncate(path, len(whole) - len(last))
     elif last:  # whole but for its line break

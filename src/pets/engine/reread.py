@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from pets.arguments import checked
@@ -35,7 +36,7 @@ def reread_run(store: Store, run: int | str, answer: str) -> RunView:
     problems = list(_chosen(view, answer))
     with store.create(record, problems, keys=view.keys()) as new:
         traces = _read_anew(view, problems, answer)
-        while some := [trace for _, trace in zip(range(TRACES_PER_WRITE), traces, strict=False)]:
+        while some := list(islice(traces, TRACES_PER_WRITE)):
             new.write([trace.launch for trace in some], some)
         if view.summary().state == "finished":
             new.finish()
