@@ -14,10 +14,10 @@ from pets.questions import Problem
 
 @dataclass(frozen=True, slots=True)
 class PairedAccuracy:
-    """Accuracy over the questions that both runs asked and whose gold can be read, ``first_only`` right in one alone.
+    """Accuracy over the questions that both runs asked and whose gold can be read.
 
-    The difference is the second's accuracy less the first's, with a 95 % interval (Agresti and Min, 2005) and the exact
-    McNemar test.
+    ``first_only`` and ``second_only`` are right in one run alone. The difference is the second's accuracy less the
+    first's, with a 95 % interval (Agresti and Min, 2005) and the exact McNemar test.
 
     >>> paired = PairedAccuracy(judged=40, first_right=20, second_right=28, first_only=2, second_only=10)
     >>> round(paired.difference, 3), [round(bound, 3) for bound in paired.interval], round(paired.p_value, 4)
