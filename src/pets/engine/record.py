@@ -113,11 +113,15 @@ async def record(
         _append(path, b"")  # a file that cannot be written, too
         recording = _agree(path, recording, kept)
         waiting = [problem for problem in problems if problem.id not in kept]
-        writer = _Writer(recording, path, len(problems) - len(waiting), len(problems), on_progress)
+        begun = len(problems) - len(waiting)
+        on_progress(begun, len(problems))
+        if not waiting:
+            return 0
+        writer = _Writer(recording, path, begun, len(problems), on_progress)
         spec, traces = recording.spec, recording.traces
         open_questions = spec.pacing.open_questions or OPEN_QUESTIONS
         # Attempts that are charged and lost are made up for: the cap alone is a limit.
-        budget = Budget(max(1, len(waiting)) * traces * spec.serving.tries, cap=traces)
+        budget = Budget(len(waiting) * traces * spec.serving.tries, cap=traces)
 
         def arrivals(wiring: Wiring) -> StreamArrivals:
             return StreamArrivals(
@@ -130,24 +134,22 @@ async def record(
         driver = assemble(
             # Texts are read when the question is whole.
             spec.with_options(answer=Recorded(), max_traces=traces, max_n=MAX_CHOICES, keep_going=True),
-            Allocator(Uniform(), budget, horizon=max(1, len(waiting))),
+            Allocator(Uniform(), budget, horizon=len(waiting)),
             Sources([samplers] if isinstance(samplers, Sampler) else samplers),
             arrivals,
             keys=trace_keys(recording.problems, spec.drawn, spec.reading.system, spec.serving.seed),
             pace=Pace(open_questions * min(MAX_CHOICES, traces)),
             keep="traces",
         )
-        on_progress(writer.done, writer.total)
 
         async def arriving() -> AsyncIterator[Problem]:
             for problem in waiting:
                 yield problem
 
-        if waiting:
-            await driver.run(arriving())
+        await driver.run(arriving())
         if writer.failure is not None:
             raise writer.failure
-        return writer.done - (len(problems) - len(waiting))
+        return writer.done - begun
 
 
 @dataclass(slots=True)

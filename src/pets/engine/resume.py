@@ -39,7 +39,7 @@ from pets.engine.question import (
 )
 from pets.engine.reading import judge_of, read_again
 from pets.engine.sources import Servers, Sources, source_name, sources_of, taken_up
-from pets.engine.spec import OPTIONS, RunOptions, RunSpec, check_option_names, default_of
+from pets.engine.spec import OPTIONS, RunOptions, RunSpec, check_option_names
 from pets.errors import BudgetError, InputError, PetsError, StateError
 from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
@@ -324,8 +324,8 @@ def identity_of(spec: RunSpec, problems: Iterable[Problem], model: str) -> str:
     plain: dict[str, Any] = {"sampling": sections.pop("sampling")}
     for values in sections.values():
         for name, value in values.items():
-            later = name in ADDED_FIELDS and value in (default_of(OPTIONS[name]), [])
-            if not (OPTIONS[name].metadata["operational"] or name in ("budget", "keep_texts", "reuse") or later):
+            is_absent = name in ADDED_FIELDS and not value
+            if not (OPTIONS[name].metadata["operational"] or name in ("budget", "keep_texts", "reuse") or is_absent):
                 plain[name] = value
     digest = sha256(json.dumps([model, plain], sort_keys=True).encode())
     for problem in problems:

@@ -5,7 +5,7 @@ what a verb does not honour.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self, TypedDict, get_type_hints
@@ -336,9 +336,10 @@ class RunSpec:
         Traceback (most recent call last):
         pets.errors.InputError: soft is True, which `pets stream` does not honour, but solve: leave it out.
         """
+        usual = type(self)()
         for name, option in OPTIONS.items():
             value = self.get(name)
-            if value != default_of(option) and not is_honoured(option, verb):
+            if value != usual.get(name) and not is_honoured(option, verb):
                 others = ", ".join(option.metadata["verbs"])
                 raise InputError(
                     f"{name} is {value!r}, which `pets {verb}` does not honour, but {others}: leave it out."
@@ -436,11 +437,6 @@ OPTIONS: dict[str, Field[Any]] = {spec.name: spec for cls in SECTIONS.values() f
 OPTION_HINTS: Mapping[str, Any] = {
     name: hint for cls in (*SECTIONS.values(), RunOptions) for name, hint in get_type_hints(cls).items()
 }
-
-
-def default_of(spec: Field[Any]) -> Any:
-    """What a field holds where nothing is said."""
-    return spec.default if spec.default_factory is MISSING else spec.default_factory()
 
 
 def is_honoured(spec: Field[Any], verb: str) -> bool:

@@ -227,11 +227,8 @@ def from_plain(data: object) -> StreamPlan:
     """The plan that :func:`to_plain` described; ``StateError`` where it is another version, or damaged."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise StateError('this is not a plan: "format" is not "pets-plan". Make one with: pets fit')
-    version = data.get("version")
-    if type(version) is int and version > VERSION:
-        raise StateError(f"it has version {version}, this pets reads {VERSION}. Update pets, or fit it again.")
-    if version != VERSION:
-        raise StateError(f"its version is {version!r}; this pets reads {VERSION}. Fit it again.")
+    if (version := data.get("version")) != VERSION:
+        raise StateError(f"it has version {version!r}, this pets reads {VERSION}. Update pets, or fit it again.")
     try:
         return _plan(data)
     except KeyError as error:
