@@ -29,7 +29,7 @@ from pets.engine.record import record as write_recording
 from pets.engine.resume import Questions, open_run, problem_of, question_set_of
 from pets.engine.run import Engine
 from pets.engine.sources import Endpoints, Keys, Samplers, Servers, sources_of
-from pets.engine.spec import SECTIONS, TOP_LOGPROBS, RunOptions, RunSpec
+from pets.engine.spec import OPTIONS, TOP_LOGPROBS, RunOptions, RunSpec
 from pets.engine.stream import Stream, plan_defaults, planned, stream_budget
 from pets.engine.submissions import Places, VoteLimits
 from pets.errors import InputError, PetsError
@@ -51,7 +51,7 @@ ASK_CONSISTENCY = 0.99
 ASK_TIMEOUT_S = 600.0
 SEEDS_PER_QUESTION = 1 << 12  # of a voter's, so that no two of its questions share one
 FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?: ([A-Z]+\b|\d[\d.]*\b|[^\s`]*[=:/][^\s`]*[^\s`.,;:]))?")
-DECLARED = [spec for section in (*SECTIONS.values(), ReplayConfig) for spec in fields(section)]
+DECLARED = [*OPTIONS.values(), *fields(ReplayConfig)]
 KEYWORDS = {"endpoint": "endpoint", "model": "model", "key-env": "key", "workers": "workers", "new": "new"} | {
     flag: spec.name
     for spec in DECLARED
