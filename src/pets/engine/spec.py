@@ -336,10 +336,10 @@ class RunSpec:
         Traceback (most recent call last):
         pets.errors.InputError: soft is True, which `pets stream` does not honour, but solve: leave it out.
         """
-        usual = type(self)()
+        unset = {section: cls() for section, cls in SECTIONS.items()}
         for name, option in OPTIONS.items():
             value = self.get(name)
-            if value != usual.get(name) and not is_honoured(option, verb):
+            if value != getattr(unset[SECTION_OF[name]], name) and not is_honoured(option, verb):
                 others = ", ".join(option.metadata["verbs"])
                 raise InputError(
                     f"{name} is {value!r}, which `pets {verb}` does not honour, but {others}: leave it out."
