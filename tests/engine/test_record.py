@@ -271,7 +271,7 @@ class Speechless(Counting):
 def test_a_question_without_any_answer_is_not_sampled_again(tmp_path):
     path = tmp_path / "pool.jsonl"
     assert run(Speechless(), path, replace(RECORDING, part=(1, 2))) == 3
-    assert run(Counting(), path) == 2 and summarize_recording(path).unanswered == 3
+    assert run(Counting(), path) == 2 and summarize_recording(path, PROBLEMS).unanswered == 3
     assert run(Counting(), path) == 0
     assert len(read_pool(path).questions) == 5 and len(read_answers(read_pool(path)).questions) == 2
 
@@ -344,9 +344,18 @@ def test_accuracy_is_told_where_there_is_gold(tmp_path):
     recording = replace(RECORDING, problems=problems, traces=1)
     run(Counting(), tmp_path / "pool.jsonl", recording)
     said = [json.loads(line)["answers"] for line in (tmp_path / "pool.jsonl").read_text().splitlines()]
-    summary = summarize_recording(tmp_path / "pool.jsonl")
+    summary = summarize_recording(tmp_path / "pool.jsonl", problems)
     assert summary.judged == 2 and summary.unanswered == said.count([None])
     right = sum(answers == [gold] for answers, gold in zip(said, ("0", "4097"), strict=False))
     assert summary.pass_at_1 == summary.vote_accuracy == right / 2
-    (tmp_path / "pool.jsonl").write_text("")
-    assert summarize_recording(tmp_path / "pool.jsonl").judged == 0
+    assert summarize_recording(tmp_path / "pool.jsonl", ()).judged == 0
+
+
+def test_gold_that_was_mended_after_the_recording_counts(tmp_path):
+    path = tmp_path / "pool.jsonl"
+    problems = [replace(problem, gold="-1") for problem in PROBLEMS]
+    run(Counting(), path, replace(RECORDING, problems=problems, traces=1))
+    answers = {row["id"]: row["answers"][0] for row in map(json.loads, path.read_text().splitlines())}
+    mended = [replace(problem, gold=answers[problem.id]) for problem in problems]
+    assert any(answers.values())
+    assert summarize_recording(path, problems).vote_accuracy == 0 and summarize_recording(path, mended).vote_accuracy == 1

@@ -65,7 +65,7 @@ def sample(
         say(f'Stopped. What "{output}" holds is kept; the same command goes on from there.')
         sys.exit(INTERRUPTED)
     say(f"{output}: {count(sampled, 'question')} sampled, {len(recording.own_problems)} in all.")
-    summary = summarize_recording(output)
+    summary = summarize_recording(output, recording.problems)
     if summary.judged:
         accuracy = interval_words(summary.vote_accuracy, *wilson(summary.vote_accuracy, summary.judged))
         say(

@@ -8,7 +8,7 @@ traces do not get among them.
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -211,17 +211,24 @@ class RecordingSummary:
     vote_accuracy: float
 
 
-def summarize_recording(path: Path) -> RecordingSummary:
-    """The summary of a recorded file, whose gold is one of its answers where they are the same."""
+def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSummary:
+    """The summary of a recorded file; gold is what the questions say now, whatever it was when they were recorded."""
+    known = {problem.id: problem for problem in problems}
     unanswered, cut, shares, votes = 0, 0, [], []
     with path.open("rb") as lines:
         for record in (json.loads(line) for line in lines if line.strip()):
-            answers, gold = record["answers"], record.get("gold")
-            unanswered += not any(answers)
+            unanswered += not any(record["answers"])
             cut += sum(record.get("cut", ()))
+            problem = known.get(record["id"])
+            if problem is None or problem.gold is None:
+                continue
+            texts = record.get("texts") or [answer for answer in record["answers"] if answer]
+            answer_type = answer_type_of(chosen_for(problem, texts))
+            labels = answer_type.labels(record["answers"])
+            gold = answer_type.gold_label(problem.gold, labels)
             if gold is not None:
-                shares.append(answers.count(gold) / len(answers))
-                votes.append(majority(answers) == gold)
+                shares.append(labels.count(gold) / len(labels))
+                votes.append(majority(labels) == gold)
     judged = max(1, len(votes))
     return RecordingSummary(unanswered, cut, len(votes), sum(shares) / judged, sum(votes) / judged)
 
