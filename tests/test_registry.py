@@ -146,6 +146,7 @@ def entry(name: str, value: str, group: str = "pets.policies") -> EntryPoint:
 def test_an_entry_point_is_found(plugins, monkeypatch):
     plugins.append(entry("mine", "pets.policies.okg:OKG"))
     assert make_policy("mine:prior=2") == OKG(prior=2.0)
+    assert spec_of(OKG()) == "okg"  # a run that is kept goes on without the plugin, too
     monkeypatch.setattr("pets.samplers.base.Echo", Echo, raising=False)
     plugins.append(entry("echo", "pets.samplers.base:Echo", "pets.samplers"))
     assert make_sampler("echo:words=ab,times=2").words == "abab"

@@ -10,8 +10,6 @@ from pets.errors import InputError
 def require(module: str, extra: str) -> Any:
     """The module, imported; where it is not installed, an error that says how to get it.
 
-    >>> require("json", "parquet").loads("[1]")
-    [1]
     >>> require("no_such_module", "parquet")
     Traceback (most recent call last):
     pets.errors.InputError: no_such_module is not installed. Try: pip install "pets-llm[parquet]"
@@ -23,10 +21,7 @@ def require(module: str, extra: str) -> Any:
 
 
 def check_installed(module: str, extra: str, name: str) -> None:
-    """Refuse to begin what needs a module that is not installed; ``name`` is what people call it. Imports nothing.
-
-    >>> check_installed("json", "parquet", "json")
-    """
+    """Refuse to begin what needs a module that is not installed; ``name`` is what people call it. Imports nothing."""
     if find_spec(module) is None:
         raise missing(name, extra)
 

@@ -1,8 +1,7 @@
-"""The functions of ``import pets``, over Engine, Stream, the lab and plans: solve, ask, stream, record, fit, replay.
+"""The functions of ``import pets``: solve, ask, stream, record, fit, replay.
 
-Questions and pools are taken as users have them: a path, a list of records, a table of pandas, polars or pyarrow. A
-sampler is anything that gives traces, a plain function too. Words and progress go to stderr; ``progress=False`` turns
-them off.
+Questions and pools are a path, a list of records, or a table of pandas, polars or pyarrow; a sampler may be a plain
+function. Words and progress go to stderr; ``progress=False`` turns them off.
 """
 
 import asyncio
@@ -11,6 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterator, M
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
@@ -26,10 +26,10 @@ from pets.engine.progress_line import ProgressLine
 from pets.engine.question import Answer
 from pets.engine.record import Recording
 from pets.engine.record import record as write_recording
-from pets.engine.resume import Questions, problem_of, question_set_of
+from pets.engine.resume import Questions, open_run, problem_of, question_set_of
 from pets.engine.run import Engine
 from pets.engine.sources import Endpoints, Keys, Samplers, Servers, sources_of
-from pets.engine.spec import SECTIONS, TOP_LOGPROBS, RunOptions, RunSpec
+from pets.engine.spec import OPTIONS, TOP_LOGPROBS, RunOptions, RunSpec
 from pets.engine.stream import Stream, plan_defaults, planned, stream_budget
 from pets.engine.submissions import Places, VoteLimits
 from pets.errors import InputError, PetsError
@@ -51,7 +51,7 @@ ASK_CONSISTENCY = 0.99
 ASK_TIMEOUT_S = 600.0
 SEEDS_PER_QUESTION = 1 << 12  # of a voter's, so that no two of its questions share one
 FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?: ([A-Z]+\b|\d[\d.]*\b|[^\s`]*[=:/][^\s`]*[^\s`.,;:]))?")
-DECLARED = [spec for section in (*SECTIONS.values(), ReplayConfig) for spec in fields(section)]
+DECLARED = [*OPTIONS.values(), *fields(ReplayConfig)]
 KEYWORDS = {"endpoint": "endpoint", "model": "model", "key-env": "key", "workers": "workers", "new": "new"} | {
     flag: spec.name
     for spec in DECLARED
@@ -61,7 +61,7 @@ SWITCHES = {spec.name for spec in DECLARED if isinstance(spec.default, bool)}
 
 
 def in_keywords(text: str) -> str:
-    """What is said of an option of the command line, in the words of Python; commands in backticks stay.
+    """The text with keywords of Python in place of the command line's options; commands in backticks stay.
 
     >>> in_keywords("raise --max-tokens, or --keep-going; --price in=1,out=2 does. See `pets solve --new`.")
     'raise max_tokens=, or keep_going=True; price="in=1,out=2" does. See `pets solve --new`.'
@@ -82,7 +82,7 @@ def in_keywords(text: str) -> str:
 
 @contextmanager
 def spoken_to_python() -> Iterator[None]:
-    """Have errors name the keywords of Python, where the layers below name options of the command line."""
+    """Have errors name keywords of Python, not options of the command line."""
     try:
         yield
     except PetsError as error:
@@ -91,7 +91,7 @@ def spoken_to_python() -> Iterator[None]:
 
 
 class StreamOptions(RunOptions, total=False):
-    """The keywords of :func:`stream`: those of a run, and what a stream alone knows."""
+    """The keywords of :func:`stream`: those of a run, and three of its own."""
 
     horizon: int | None
     budget_window: int | None
@@ -118,8 +118,8 @@ def solve(
 
         solution = pets.solve("mine.jsonl", endpoint="http://localhost:8000/v1", model="Qwen/Qwen3-8B", budget="16x")
 
-    The run is kept in ``store``, as `pets solve` keeps it, so that the same call again pays for nothing twice; None
-    keeps nothing. Works inside a notebook too, whose event loop waits meanwhile.
+    The run is kept in ``store``, so that the same call again pays for nothing twice; None keeps nothing. Works inside a
+    notebook too, whose event loop waits meanwhile.
 
     >>> solution = solve(["2 + 2?", "2 + 3?"], sampler=lambda question: "The answer is 4.", budget="4x", store=None)
     >>> [(answer.id, answer.answer) for answer in solution.answers], solution.traces, solution.consistency.mean > 0.8
@@ -136,18 +136,8 @@ def solve(
                 except InputError as error:
                     kept = None
                     line.say(f"This run is not kept: {error}")
-            engine = Engine(
-                questions,
-                endpoint=endpoint,
-                model=model,
-                key=key,
-                headers=headers,
-                sampler=sampler,
-                store=kept,
-                new=new,
-                spec=spec,
-                **options,
-            )
+            servers = Servers(endpoint, model, key, headers, sampler)
+            engine = Engine(open_run(questions, servers, store=kept, new=new, spec=spec, options=options))
             if engine.stored_run is not None:
                 paid = "it asked the same: nothing is paid again" if engine.origin == "finished" else "it goes on"
                 line.say(f"Run {engine.stored_run.id} of {engine.store_name}: {paid}. new=True begins another.")
@@ -186,10 +176,8 @@ async def aask(
     if "budget" not in options:
         options = {"budget": ASK_TRACES, "target_consistency": ASK_CONSISTENCY, **options}
     with spoken_to_python():
-        engine = Engine(
-            [question], endpoint=endpoint, model=model, key=key, headers=headers, sampler=sampler, **options
-        )
-        async with engine:
+        servers = Servers(endpoint, model, key, headers, sampler)
+        async with Engine(open_run([question], servers, options=options)) as engine:
             await engine.run()
             (answer,) = engine.answers()
             return answer
@@ -238,10 +226,10 @@ async def stream(
         async for answer in pets.stream(questions, endpoint=url, model="Qwen/Qwen3-8B", plan=plan, budget="8x"):
             print(answer.id, answer.answer, answer.certificate)
 
-    ``questions`` are a file, records, a table, or an asynchronous iterator: a queue, a socket, a stream without an
-    end, whose budget is for every ``budget_window`` questions (100) unless a ``horizon`` is named. The ``plan`` is that
-    of :func:`fit`, or its file; without one the stream learns from itself, by the ``policy`` "price:warmup=2" or yours.
-    Leaving the loop ends the stream at once. With a ``store`` it is kept, and `pets resume` goes on with it.
+    ``questions`` are a file, records, a table, or an asynchronous iterator, such as a queue: then the budget is for
+    every ``budget_window`` questions (100) unless a ``horizon`` is named. The ``plan`` is that of :func:`fit`, or its
+    file; without one the stream learns from itself, by the ``policy`` "price:warmup=2" or yours. Leaving the loop ends
+    the stream at once. With a ``store`` it is kept, and `pets resume` goes on with it.
 
     >>> async def answers():
     ...     answering = stream(["2 + 2?", "2 + 3?"], sampler=lambda question: "The answer is 4.", budget="4x")
@@ -418,9 +406,9 @@ def fit(
     """The plan for a stream of questions like those of ``pool``, at ``mean_budget`` traces each; no gold is needed.
 
     ``pool`` is a file, "starter", a :class:`Pool`, a table or records. Every question gets four traces, and what they
-    show decides how many more, up to ``max_traces``. With the ``policy`` "price:rounds=1" they are bought at once,
-    as in the paper; its ``zone`` is the lead that another answer needs to matter. ``answer`` is how recorded answers
-    are read: by default the pool's own kind, else as recorded. :func:`write_plan` keeps it for the command line.
+    show decides how many more, up to ``max_traces``; with the ``policy`` "price:rounds=1" at once, as in the paper. Its
+    ``zone`` is the lead that another answer needs to matter. ``answer`` is how recorded answers are read: by default
+    the pool's own kind, else as recorded. :func:`write_plan` keeps it for the command line.
 
     >>> records = [{"id": "q1", "answers": ["A"] * 16}, {"id": "q2", "answers": ["A", "B", "B", "C"] * 4}]
     >>> plan = fit(records, mean_budget=10, policy="price:rounds=1")
@@ -483,14 +471,13 @@ async def _arriving(questions: Any) -> AsyncIterator[Problem]:
         for problem in questions:
             yield problem
         return
-    number = 0
+    numbers = count(1)
     async for question in questions:
-        number += 1
-        yield problem_of(question, number)
+        yield problem_of(question, next(numbers))
 
 
 def _run_to_end(work: Coroutine[Any, Any, Returned]) -> Returned:
-    """The result of a coroutine, in this thread or, where a loop is running in it, in another."""
+    """The result of a coroutine, run in another thread where a loop is running in this one."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

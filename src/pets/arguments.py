@@ -1,7 +1,6 @@
 """Arguments of the public functions, checked against their annotations: a wrong type is an ``InputError``.
 
-The annotation of a parameter is its one description: what an editor shows is what is checked here. Values are looked
-at, never used up: an iterable is not iterated over, and of a sequence or mapping every item is checked.
+Every item of a sequence or mapping is checked; an iterable is not used up.
 """
 
 import functools
@@ -61,9 +60,8 @@ def setting(
     """A field of a run's description, declared once: for Python, for JSON and for the command line.
 
     ``text`` is its help on the command line, where it has an option; ``flags`` are its names there, if not the field's
-    own. ``within`` is checked by :func:`check_fields`. ``verbs`` honour it, all of them where none are named. What is
-    ``operational`` changes how servers are asked and how long a run takes, and nothing of what is asked. ``rare`` ones
-    are left out of a short help.
+    own. ``within`` is checked by :func:`check_fields`. ``verbs`` honour it, by default all. ``operational`` fields say
+    how servers are asked, and do not change what; ``rare`` ones are left out of a short help.
     """
     told = {"help": text, "metavar": metavar, "within": within, "flags": tuple(flags), "verbs": verbs, "rare": rare}
     metadata = {name: value for name, value in told.items() if value} | {"operational": operational}
@@ -76,12 +74,11 @@ def checked(function: Function) -> Function:
     """The function, refusing arguments of a wrong type.
 
     >>> @checked
-    ... def double(number: int | None = None) -> int:
-    ...     return 2 * (number or 1)
+    ... def double(number: int) -> int:
+    ...     return 2 * number
     >>> double("3")
     Traceback (most recent call last):
-    ...
-    pets.errors.InputError: number is '3'; expected a whole number or None.
+    pets.errors.InputError: number is '3'; expected a whole number.
     """
     signature = inspect.signature(function)
     several = {p.name for p in signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
@@ -98,7 +95,7 @@ def checked(function: Function) -> Function:
 
 
 def check_fields(record: Any) -> None:
-    """Refuse a dataclass whose fields hold values of a wrong type, or none that :func:`setting` says they may hold."""
+    """Refuse a dataclass whose fields hold values of a wrong type, or outside of what :func:`setting` allows."""
     hints = _hints(type(record))  # type: ignore[arg-type]  # a class is hashable, whatever mypy says
     for own in fields(record):
         value, interval = getattr(record, own.name), own.metadata.get("within")
@@ -109,7 +106,7 @@ def check_fields(record: Any) -> None:
 
 
 def check_values(hints: Mapping[str, Any], values: Mapping[str, object]) -> None:
-    """Refuse values of a wrong type, by name; those without a hint may be anything."""
+    """Refuse values of a wrong type; those without a hint may be anything."""
     for name, value in values.items():
         if name in hints and not _fits(value, hints[name]):
             raise _mistaken(name, value, hints[name])
@@ -122,13 +119,11 @@ def _mistaken(name: str, value: object, hint: Any) -> InputError:
     return InputError(f"{name} is {shown}; expected {_words(hint)}.")
 
 
-@functools.cache
-def _hints(thing: Callable[..., Any]) -> Mapping[str, Any]:
-    return get_type_hints(thing)
+_hints = functools.cache(get_type_hints)
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value may be what the annotation says; what it cannot tell fits."""
+    """Whether a value may be what the annotation says, as far as that can be told."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, arg) for arg in args)
@@ -150,7 +145,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """What an annotation asks for, for a person."""
+    """What an annotation asks for, in words."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         *others, last = dict.fromkeys(map(_words, args))

@@ -15,9 +15,6 @@ PetsError                   the user can act on it: the message says what was fo
     ├── LocalModelError     the local model cannot be started or has died: file, memory, port, installation
     ├── JobError            a batch job as a whole came to nothing, or its output is not an answer to it
     └── JobLeftError        a batch job was left where it is: the run goes on with it later
-
->>> issubclass(BudgetError, PetsError)
-True
 """
 
 import copyreg
@@ -25,10 +22,10 @@ from typing import Any, Self
 
 
 class PetsError(Exception):
-    """Root of the tree: one clear line for the user."""
+    """Root of the tree."""
 
     def say_more(self, words: str) -> Self:
-        """This error with a sentence added: the class and all it carries stay, whatever its constructor takes.
+        """This error with a sentence added.
 
         >>> SamplerError("no such model.", status=404).say_more("Run 3 is kept.")
         SamplerError('no such model. Run 3 is kept.')
@@ -37,7 +34,7 @@ class PetsError(Exception):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles (Ray's actors send them) are not made by the constructor, either."""
+        """Copies and pickles (Ray's actors send them) are made without the constructor."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
@@ -58,12 +55,11 @@ class StateError(PetsError, ValueError):
 
 
 class FirstTracesError(PetsError, RuntimeError):
-    """Most of a run's first traces were cut, refused or unreadable; nothing more was asked."""
+    """Most of a run's first traces were cut, refused or unreadable; ``excerpt`` is what one of them said, shortened."""
 
     def __init__(self, message: str, excerpt: str = "") -> None:
         super().__init__(message)
         self.excerpt = excerpt
-        """What one of the traces said, shortened."""
 
 
 class PoolError(PetsError, ValueError):
@@ -71,16 +67,15 @@ class PoolError(PetsError, ValueError):
 
 
 class SamplerError(PetsError, RuntimeError):
-    """A model gave no traces."""
+    """A model gave no traces.
+
+    ``status`` is the HTTP status, ``retry_after`` how many seconds the server asks to wait, ``model`` the place of the
+    model among several.
+    """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.status = status
-        """The HTTP status, where there was one."""
-        self.retry_after = retry_after
-        """Seconds that the server asks to wait."""
-        self.model = 0
-        """Which of several models that was, by its place among them."""
+        self.status, self.retry_after, self.model = status, retry_after, 0
 
 
 class RefusedError(SamplerError):

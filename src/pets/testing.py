@@ -60,13 +60,7 @@ def check_is_plain(policy: Policy | AnswerType) -> None:
 def check_is_pure(policy: Policy) -> None:
     """The same tally and view give the same value, whatever was asked in between; labels do not matter."""
     view = View(budget_left=90, questions_left=10, cap=MAX_TRACES, coin=0.4, stops=(4, 8, 4))
-    paths: list[list[str | None]] = [
-        ["A"] * 4,
-        ["A", "B", None, "A"],
-        ["C", "A", "B", "B", "A", "A"],
-        [None] * 4,
-        ["B", "A", "B", "A"],
-    ]
+    paths = [[None if label == "-" else label for label in path] for path in ("AAAA", "AB-A", "CABBAA", "----", "BABA")]
     values = [_value(policy, path, view, str) for path in paths]
     assert values == [_value(policy, path, view, str) for path in reversed(paths)][::-1], "the policy is not pure"
     relabelled = [_value(policy, path, view, _mirror) for path in paths]
@@ -129,9 +123,8 @@ def _mirror(label: str) -> str:
 def check_answer_type(answer_type: AnswerType, samples: Sequence[str], *, seed: int = 0) -> None:
     """Canonical forms are final and never empty; classes are an equivalence; its repr makes it again.
 
-    Its instruction is one line.
-
-    ``samples`` are answers to one question, as a model or a pool would write them; some should be equal.
+    Its instruction is one line. ``samples`` are answers to one question, as a model or a pool would write them; some
+    should be equal.
 
     >>> from pets.answers.number import Number
     >>> check_answer_type(Number(), ["1/2", "0.5", "no idea", "3"])
@@ -154,12 +147,10 @@ def check_equivalence(answer_type: AnswerType, forms: Sequence[str], seed: int) 
     for first in forms:
         assert answer_type.same(first, first), f"{first!r} is not itself"
         for second in forms:
-            both = answer_type.same(first, second), answer_type.same(second, first)
-            assert both[0] == both[1], f"same is not symmetric: {first!r} and {second!r}"
-            assert answer_type.same_at_once(first, second) in (None, both[0]), (
-                f"same_at_once differs: {first!r}, {second!r}"
-            )
-            assert not both[0] or len(set(answer_type.merge([first, second]).values())) == 1, f"{first!r}, {second!r}"
+            pair, same = f"{first!r} and {second!r}", answer_type.same(first, second)
+            assert same == answer_type.same(second, first), f"same is not symmetric: {pair}"
+            assert answer_type.same_at_once(first, second) in (None, same), f"same_at_once differs: {pair}"
+            assert not same or len(set(answer_type.merge([first, second]).values())) == 1, f"merge differs: {pair}"
     rng = np.random.default_rng(seed)
     expected = _partition(answer_type.merge(forms))
     for _ in range(4):
@@ -194,8 +185,7 @@ def check_sampler(
 
     One to n traces come, in the order of their seeds; calls overlap and may be cancelled; a failure is a
     ``SamplerError``; closing twice does no harm. ``seeded=False`` is for a model that gives other traces for the same
-    seed: their order cannot be checked. ``refused`` is a prompt that the model cannot answer, such as one that is too
-    long. Opens the sampler and closes it.
+    seed, ``refused`` a prompt that it cannot answer, such as one that is too long. Opens the sampler and closes it.
 
     >>> from pets.samplers.function import FunctionSampler
     >>> check_sampler(FunctionSampler(lambda question: f"{question} 4"))
@@ -203,12 +193,12 @@ def check_sampler(
 
     async def check() -> None:
         async with sampler:
-            single = [await _draw(sampler, prompt, 1, seed, sampling) for seed in range(7, 11)]
-            batch = await _draw(sampler, prompt, 4, 7, sampling)
-            if seeded:
-                expected = [trace.text for own in single for trace in own][: len(batch)]
-                assert [trace.text for trace in batch] == expected, "trace i of a request is not the trace of seed + i"
-            await check_overlap(sampler, prompt, sampling, single if seeded else None)
+            single = [(await _draw(sampler, prompt, 1, seed, sampling))[0] for seed in range(7, 11)]
+            expected = [trace.text for trace in single] if seeded else None
+            texts = [trace.text for trace in await _draw(sampler, prompt, 4, 7, sampling)]
+            if expected is not None:
+                assert texts == expected[: len(texts)], "trace i of a request is not the trace of seed + i"
+            await check_overlap(sampler, prompt, sampling, expected)
             if refused is not None:
                 await check_refusal(sampler, refused, sampling)
             await sampler.close()
@@ -217,19 +207,15 @@ def check_sampler(
     asyncio.run(check())
 
 
-async def check_overlap(
-    sampler: Sampler, prompt: Prompt, sampling: Sampling, expected: Sequence[Sequence[Completion]] | None
-) -> None:
+async def check_overlap(sampler: Sampler, prompt: Prompt, sampling: Sampling, expected: Sequence[str] | None) -> None:
     """Calls at the same time give what they give one by one, also beside one that is cancelled."""
     calls = [asyncio.ensure_future(_draw(sampler, prompt, 1, seed, sampling)) for seed in range(7, 11)]
     cancelled = asyncio.ensure_future(sampler.sample(prompt, 4, 11, sampling))
     await asyncio.sleep(0)
     cancelled.cancel()
-    batches = await asyncio.gather(*calls)
+    texts = [trace.text for [trace] in await asyncio.gather(*calls)]
     await asyncio.wait([cancelled])
-    if expected is not None:
-        found, alone = ([[trace.text for trace in batch] for batch in part] for part in (batches, expected))
-        assert found == alone, "calls that overlap gave other traces than the same calls one by one"
+    assert expected in (None, texts), "calls that overlap gave other traces than the same calls one by one"
 
 
 async def check_refusal(sampler: Sampler, prompt: Prompt, sampling: Sampling) -> None:
@@ -271,9 +257,8 @@ def check_ledger(
     """The laws of :class:`~pets.engine.ledger.Ledger`, on launches of the question ``q`` at one trace each.
 
     ``open_ledger()`` opens the ledger of one store, as often as it is called; ``charged()`` is what that store has
-    spent and holds, in traces, as another process would read it. ``context`` makes what the ledger is to know of the
-    payer of a request. ``total`` is the ledger's own limit, 40 traces or more, where it has one; ``survives=False`` is
-    for one that ends with its process.
+    spent and holds, in traces, as another process would read it. ``context`` makes what the ledger knows of who pays.
+    ``total`` is its own limit, 40 traces or more, where it has one; ``survives=False``: it ends with its process.
     """
 
     async def check() -> None:
@@ -296,10 +281,7 @@ def check_ledger(
 
 
 async def check_ends(ledger: Ledger, charged: Callable[[], int], context: Callable[[], object]) -> int:
-    """Each launch that was opened ends in one way, and may be opened again where it was lost or released.
-
-    What all that costs, in traces.
-    """
+    """Each launch ends in one way, and may be opened again where it was lost or released; what that costs in traces."""
 
     async def opened(first: int, size: int) -> TraceRequest:
         request = ledger_request(first, size, context())

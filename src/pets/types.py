@@ -1,8 +1,4 @@
-"""The nouns that every part shares: frozen, slotted, plain.
-
-A :class:`Launch` is a decision ("sample this question once more"); a :class:`Trace` is what came back for it;
-a :class:`Verdict` is what the votes say.
-"""
+"""The nouns that every part shares: a launch is a decision, a trace what came back for it, a verdict what votes say."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +9,7 @@ from typing import Any, NamedTuple, Self
 class Question:
     """One question. ``options`` is the size of a closed answer set; ``None`` means open (a number, a formula).
 
-    ``hurry`` is how much wider its traces are raced than they must be, where that is not as for all.
+    ``hurry`` is that of this question alone, ``None`` that of all.
     """
 
     id: str
@@ -29,7 +25,7 @@ class Launch(NamedTuple):
 
 
 class SoftVote(NamedTuple):
-    """What a trace said at the token that decides its answer, and with which probabilities it might have said what.
+    """The token that decides a trace's answer, and the probabilities of what might have stood in its place.
 
     A token is named by the answer that it spells; ``""`` stands for all tokens that spell none.
     """
@@ -38,11 +34,7 @@ class SoftVote(NamedTuple):
     shares: tuple[tuple[str, float], ...]
 
     def to_plain(self) -> list[Any]:
-        """As JSON holds it.
-
-        >>> SoftVote("B", (("B", 0.7), ("C", 0.3))).to_plain()
-        ['B', {'B': 0.7, 'C': 0.3}]
-        """
+        """As JSON holds it: ``["B", {"B": 0.7, "C": 0.3}]``."""
         return [self.token, dict(self.shares)]
 
     @classmethod
@@ -56,9 +48,8 @@ class SoftVote(NamedTuple):
 class Usage:
     """What a trace used, by which a :class:`~pets.core.money.Currency` says what it cost.
 
-    ``cached_tokens`` are those of the prompt that the server had read before, and may sell for less. ``cost`` is what
-    it cost, in picodollars, where its model has a price of its own. ``part`` is what a trace that was cancelled before
-    its end counts as in a budget of traces, in thousandths of one; ``None`` where it came to its end.
+    ``cached_tokens`` are prompt tokens from the server's cache. ``cost`` is in picodollars, where its model has a price
+    of its own. ``part`` is what a cancelled trace counts in a budget of traces, in thousandths.
     """
 
     tokens: int = 0
@@ -74,7 +65,7 @@ class Trace(Usage):
 
     ``answer`` is the canonical answer; ``None`` means that the trace failed, was cut, refused or did not parse:
     it costs budget and casts no vote. ``confidence`` is ``None`` where the server gives none, never a default.
-    ``soft`` is for runs whose votes are soft, where the deciding token's probabilities are known.
+    ``soft`` is the vote of runs whose votes are soft.
     """
 
     question: str

@@ -7,7 +7,8 @@ import pytest
 
 from pets.engine import Engine
 from pets.engine.batch import BatchFetcher, launches_in_jobs
-from pets.engine.sources import make_samplers
+from pets.engine.sources import Servers, sources_of
+from pets.engine.spec import RunSpec
 from pets.errors import InputError, JobError
 from pets.mock import Faults, MockModel, running
 from pets.openai.batch import BatchJob
@@ -313,7 +314,7 @@ def test_a_judge_with_a_server_of_its_own_judges_what_jobs_bring(begin):
 
 
 def test_a_request_beside_traces_joins_no_job():
-    (sampler,) = make_samplers(["http://provider/v1"], "m", batch_api=True)
+    (sampler,) = sources_of(Servers("http://provider/v1", "m"), RunSpec.of(batch_api=True)).samplers
     with pytest.raises(InputError, match="cannot judge"):
         asyncio.run(BatchFetcher([sampler]).ask(Prompt("?"), Sampling()))
 

@@ -25,7 +25,18 @@ def test_a_fraction_of_a_trace_is_answered_with_how_money_is_written():
         Amount.parse("+0.02")
 
 
-@pytest.mark.parametrize("text", ["in=1", "in=a,out=1", "in=-1,out=1", "0.15", "in=0,out=0"])
-def test_what_is_no_price_is_refused(text):
-    with pytest.raises(InputError):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("in=1", "a price is in="),
+        ("in=a,out=1", "a price is in="),
+        ("0.15", "a price is in="),
+        ("in=-1,out=1", "not negative"),
+        ("in=0,out=0", "not both 0"),
+        ("in=1,out=2,cached=5", "cached tokens cost no more"),
+        ("in=1,out=2,batch=2", "a share of the price"),
+    ],
+)
+def test_what_is_no_price_is_refused_with_what_is_wrong(text, words):
+    with pytest.raises(InputError, match=words):
         TokenPrice.parse(text)

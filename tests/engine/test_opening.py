@@ -78,6 +78,15 @@ class Bounded(Scripted):
 TOKENS, SYSTEM = RunSpec.of(budget="2Mtok"), "Be brief."
 
 
+@pytest.mark.parametrize("budget", ["2", "2tok", "$0.0000001"])
+def test_what_a_budget_should_be_at_least_is_written_as_budgets_are(budget):
+    spec = RunSpec.of(budget=budget, price="in=1,out=2", max_tokens=64)
+    with pytest.raises(BudgetError, match="Give at least ") as error:
+        run_record(spec, asked("abc"), Sources())
+    least = str(error.value).partition("Give at least ")[2].partition(", or")[0]
+    assert run_record(spec.with_options(budget=least), asked("abc"), Sources()).total > 0
+
+
 def test_the_limit_of_a_trace_is_the_users_else_what_the_shortest_context_leaves_beside_the_prompt():
     servers, problems = [Bounded(4096), Bounded(2048)], asked("ab")
     prompt = longest_prompt(TOKENS, problems)

@@ -349,3 +349,13 @@ def test_accuracy_is_told_where_there_is_gold(tmp_path):
     right = sum(answers == [gold] for answers, gold in zip(said, ("0", "4097"), strict=False))
     assert summary.pass_at_1 == summary.vote_accuracy == right / 2
     assert summarize_recording(tmp_path / "pool.jsonl", ()).judged == 0
+
+
+def test_gold_that_was_mended_after_the_recording_counts(tmp_path):
+    path = tmp_path / "pool.jsonl"
+    problems = [replace(problem, gold="-1") for problem in PROBLEMS]
+    run(Counting(), path, replace(RECORDING, problems=problems, traces=1))
+    answers = {row["id"]: row["answers"][0] for row in map(json.loads, path.read_text().splitlines())}
+    mended = [replace(problem, gold=answers[problem.id]) for problem in problems]
+    assert any(answers.values())
+    assert summarize_recording(path, problems).vote_accuracy == 0 and summarize_recording(path, mended).vote_accuracy == 1

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from pets.engine.budget import ModelShare, TokenPrice, model_shares, with_prices
-from pets.engine.sources import LiveRun, Servers, Sources, endpoint_keys, make_samplers, source_name, sources_of
+from pets.engine.sources import LiveRun, Servers, Sources, endpoint_keys, source_name, sources_of
 from pets.engine.spec import RunSpec
 from pets.errors import InputError
 from pets.samplers.batch import BatchSampler
@@ -16,9 +16,13 @@ from .conftest import Scripted
 ONE, TWO = "http://one/v1", "http://two/v1"
 
 
+def made(endpoints, model, key=None, **options):
+    return sources_of(Servers(endpoints, model, key), RunSpec.of(**options)).samplers
+
+
 def test_every_endpoint_has_a_sampler_and_a_provider_of_jobs_one():
-    assert [type(sampler) for sampler in make_samplers([ONE, TWO], "m")] == [OpenAISampler, OpenAISampler]
-    assert [type(sampler) for sampler in make_samplers([ONE], "m", batch_api=True)] == [BatchSampler]
+    assert [type(sampler) for sampler in made([ONE, TWO], "m")] == [OpenAISampler, OpenAISampler]
+    assert [type(sampler) for sampler in made([ONE], "m", batch_api=True)] == [BatchSampler]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,7 @@ def test_every_endpoint_has_a_sampler_and_a_provider_of_jobs_one():
 )
 def test_endpoints_that_cannot_be_asked_are_refused(endpoints, model, options, message):
     with pytest.raises(InputError, match=message):
-        make_samplers(endpoints, model, **options)
+        made(endpoints, model, **options)
 
 
 def test_a_key_is_for_all_endpoints_or_for_its_own():
@@ -64,7 +68,7 @@ def test_models_of_different_prices_say_what_their_traces_cost():
 def test_objects_that_nobody_has_named_tell_no_model_from_another():
     sampler = Scripted()
     assert source_name(None, sampler, [sampler]) is None
-    assert source_name("m", sampler, [sampler]) == source_name("m", None, make_samplers([ONE], "m")) == "m"
+    assert source_name("m", sampler, [sampler]) == source_name("m", None, made([ONE], "m")) == "m"
     sampler.source = "weights.gguf"
     assert source_name(None, sampler, [sampler]) == "weights.gguf"
 

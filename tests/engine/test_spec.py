@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pets.confidence import KINDS
 from pets.core.policy import IndexPolicy
 from pets.engine.budget import ModelShare, TokenPrice
-from pets.engine.spec import SECTION_OF, SECTIONS, VERBS, Reused, RunOptions, RunSpec, default_of, is_honoured
+from pets.engine.spec import SECTION_OF, SECTIONS, VERBS, Reused, RunOptions, RunSpec, is_honoured
 from pets.errors import InputError, SpecError, StateError
 from pets.policies.okg import OKG
 from pets.policies.price import PriceRule
@@ -90,7 +90,7 @@ class Fewest(IndexPolicy):
 def test_every_field_goes_through_keywords_and_json_without_loss(values):
     spec = RunSpec.of(**values)
     for name in SECTION_OF:
-        expected = values[name] if name in values else default_of(FIELDS[name])
+        expected = values[name] if name in values else RunSpec().get(name)
         assert getattr(getattr(spec, SECTION_OF[name]), name) == expected
     again = RunSpec.from_plain(json.loads(json.dumps(spec.to_plain())))
     assert again.to_plain() == spec.to_plain()

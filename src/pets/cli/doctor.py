@@ -19,7 +19,7 @@ from pets.engine import RunSpec
 from pets.engine.budget import price_of
 from pets.engine.diagnosis import PROBE_TOKENS, PROBE_TRACES, TRACE_TOKENS, Diagnosis, diagnose
 from pets.engine.estimate import RunEstimate, estimate
-from pets.engine.sources import endpoint_keys, endpoints_by_model, keys_by_model, make_samplers
+from pets.engine.sources import Servers, endpoint_keys, endpoints_by_model, keys_by_model, sources_of
 from pets.errors import BudgetError, InputError
 from pets.questions import Problem, QuestionSet
 from pets.samplers import Sampler, Sampling
@@ -69,10 +69,11 @@ def doctor(
     problems = [everything[place] for place in places]
     served = _served_models(model, spec)
     say(_announcement(served, problems))
-    settings = local_settings(model.local) | {"headers": model.headers, "timeout": spec.serving.timeout}
+    settings = local_settings(model.local)
 
     def sampler_at(own: ServedModel, url: str, name: str) -> Sampler:
-        return make_samplers([url] if url else [], name if url else own.model, key=own.key, **settings)[0]
+        servers = Servers(url or None, name if url else own.model, own.key, model.headers)
+        return sources_of(servers, own.spec, **settings).samplers[0]
 
     examined: list[tuple[Diagnosis, RunEstimate | None]] = []
     for own_model in served:

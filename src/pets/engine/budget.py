@@ -20,6 +20,7 @@ UNITS: dict[str, tuple[Literal["mean", "traces", "tokens", "usd"], int]] = {
     "traces": ("traces", 1),
     "x": ("mean", 1),
     "tok": ("tokens", 1),
+    "tokens": ("tokens", 1),
     "ktok": ("tokens", 10**3),
     "mtok": ("tokens", 10**6),
     "gtok": ("tokens", 10**9),
@@ -57,12 +58,13 @@ class TokenPrice:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``in=0.15,out=0.60``; with the price of cached tokens or another share than half for batch jobs
-        ``in=0.15,out=0.60,cached=0.075,batch=0.6``."""
+        """``in=0.15,out=0.60``, optionally with ``cached=0.075`` and ``batch=0.6``."""
         parts = dict(part.partition("=")[::2] for part in text.replace(" ", "").split(","))
         names = {"in": "prompt", "out": "output", "batch": "batch", "cached": "cached"}
         try:
             return cls(**{names[name]: float(dollars) for name, dollars in parts.items()})
+        except InputError:  # it says what is wrong
+            raise
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 "a price is in=DOLLARS,out=DOLLARS per million tokens, where it matters with cached=DOLLARS for cached "
@@ -79,26 +81,20 @@ class TokenPrice:
         if len(set(prices)) == 1:
             return prices[0]
         cached = max(price.prompt if price.cached is None else price.cached for price in prices)
-        prompt, output, batch = (
-            max(getattr(price, name) for price in prices) for name in ("prompt", "output", "batch")
-        )
-        return cls(prompt, output, batch, cached)
+        highest = {name: max(getattr(price, name) for price in prices) for name in ("prompt", "output", "batch")}
+        return cls(**highest, cached=cached)
 
     def in_batches(self) -> "TokenPrice":
-        """The price of batch jobs; of such a price, itself.
-
-        >>> TokenPrice(2.0, 8.0, cached=0.5).in_batches()
-        TokenPrice(prompt=1.0, output=4.0, batch=1.0, cached=0.25)
-        """
+        """The price of batch jobs; of such a price, itself."""
         cached = None if self.cached is None else self.cached * self.batch
         return TokenPrice(self.prompt * self.batch, self.output * self.batch, 1.0, cached)
 
     def dollars(self, prompt_tokens: int, tokens: int) -> float:
-        """What tokens of prompts and of outputs cost, nothing of it cached."""
+        """What tokens cost, none of them cached."""
         return (self.prompt * prompt_tokens + self.output * tokens) / 1e6
 
     def currency(self, *, prompt_tokens: int = 0, max_tokens: int = 0) -> Currency:
-        """What traces cost at this price; so many tokens are held for each."""
+        """What traces cost at this price, with so many tokens held for each."""
         return Currency.money(self.prompt, self.output, self.cached, prompt_tokens=prompt_tokens, max_tokens=max_tokens)
 
 
@@ -119,7 +115,7 @@ LIST_PRICES = {
 
 
 def price_of(model: str, own: TokenPrice | None = None) -> TokenPrice | None:
-    """The user's price, else the table's for this model, else none.
+    """The user's price, else the list price of this model, else none.
 
     >>> price_of("openai/gpt-4o-mini"), price_of("my-own")
     (TokenPrice(prompt=0.15, output=0.6, batch=0.5, cached=0.075), None)
@@ -142,13 +138,12 @@ class ModelShare:
     @classmethod
     def parse(cls, text: str) -> "ModelShare":
         """``NAME=WEIGHT``, or ``NAME`` alone for a weight of 1."""
-        name, equals, number = text.rpartition("=")
+        name, _, number = text.rpartition("=")
         try:
-            weight = float(number) if equals else 1.0
-        except ValueError:
-            name, weight = text, 1.0
-        name = name or text
-        return cls(name, int(weight) if weight.is_integer() else weight)
+            weight = float(number) if name else 1.0
+        except ValueError:  # a name with an equals sign
+            return cls(text)
+        return cls(name or text, int(weight) if weight.is_integer() else weight)
 
     def __str__(self) -> str:
         return self.name if self.weight == 1 else f"{self.name}={self.weight:g}"
@@ -166,19 +161,15 @@ def model_shares(models: Models | None) -> tuple[ModelShare, ...]:
         shares = [ModelShare(*pair) for pair in models.items()]
     else:
         shares = list(map(ModelShare.parse, models))
-    twice = [name for name, count in Counter(share.name for share in shares).items() if count > 1]
-    if twice:
-        raise InputError(f"the model {twice[0]} is named twice; name it once, with a weight: {twice[0]}=2.")
+    ((name, count),) = Counter(share.name for share in shares).most_common(1)
+    if count > 1:
+        raise InputError(f"the model {name} is named twice; name it once, with a weight: {name}=2.")
     ModelMixture(tuple(share.weight for share in shares))  # or refuses their weights
     return tuple(shares)
 
 
 def with_prices(shares: Sequence[ModelShare], prices: Mapping[str, TokenPrice | str]) -> tuple[ModelShare, ...]:
-    """The models with prices of their own.
-
-    >>> with_prices(model_shares(["a", "b"]), {"b": "in=1,out=2"})[1].price
-    TokenPrice(prompt=1.0, output=2.0, batch=0.5, cached=None)
-    """
+    """The models with prices of their own."""
     if unknown := set(prices) - {share.name for share in shares}:
         raise InputError(f"there is a price for {min(unknown)}, which is none of several models.")
     parsed = {name: TokenPrice.parse(price) if isinstance(price, str) else price for name, price in prices.items()}
@@ -200,7 +191,7 @@ def model_name(models: Models | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An amount with its unit.
+    """A budget: a number and its unit.
 
     >>> Amount.parse("16x"), Amount.parse("2Mtok").number, Amount.parse("5usd").unit
     (Amount(number=16.0, unit='mean'), 2000000.0, 'usd')
@@ -234,11 +225,7 @@ class Amount:
         return amount.number
 
     def traces(self, questions: int) -> int:
-        """How many traces it is for so many questions; no other unit will do.
-
-        >>> Amount.parse("2.5x").traces(10), Amount.parse("5000").traces(10)
-        (25, 5000)
-        """
+        """How many traces it is for so many questions; no other unit will do."""
         if self.ledger_unit != "traces":
             raise BudgetError("here traces are counted, not tokens or money: write 8x (per question) or 5000 (in all).")
         return total_of(self, questions)
@@ -250,18 +237,14 @@ class Amount:
 
 
 def total_of(amount: Amount, questions: int) -> int:
-    """The amount in the ledger's smallest unit.
-
-    >>> total_of(Amount.parse("2.5x"), 10), total_of(Amount.parse("5usd"), 10)
-    (25, 5000000000000)
-    """
+    """The amount in the ledger's smallest unit."""
     if amount.unit == "mean":
         return int(amount.number * questions + 1e-9)
     return round(amount.number * (PICODOLLARS if amount.unit == "usd" else 1))
 
 
 def currency_of(amount: Amount, price: TokenPrice | None, *, prompt_tokens: int, max_tokens: int | None) -> Currency:
-    """What a trace costs in the amount's unit; the hold is the dearest trace's, until cheaper ones were seen."""
+    """What a trace costs in the amount's unit; held for each is what the longest costs."""
     if amount.ledger_unit == "traces":
         return Currency()
     if amount.unit == "usd" and price is None:

@@ -28,12 +28,15 @@ TRY_LONGER = (
 )
 
 
+State = Literal["ok", "note", "fault"]
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One thing that was looked at; ``remedy`` says what to change, where something can be."""
 
     name: str
-    state: Literal["ok", "note", "fault"]
+    state: State
     finding: str
     remedy: str = ""
 
@@ -72,9 +75,13 @@ class Diagnosis:
         """Whether a run would fail, or answer nothing."""
         return any(check.state == "fault" for check in self.checks)
 
-    def add(self, name: str, state: Literal["ok", "note", "fault"], finding: str, remedy: str = "") -> None:
-        """Note a finding."""
+    def add(self, name: str, state: State, finding: str, remedy: str = "") -> None:
+        """Add a check."""
         self.checks.append(Check(name, state, finding, remedy))
+
+    def add_either(self, name: str, fine: bool, finding: str, otherwise: str, remedy: str = "") -> None:
+        """Add a check that is ok where it is ``fine``, else a note with a remedy."""
+        self.checks.append(Check(name, "ok", finding) if fine else Check(name, "note", otherwise, remedy))
 
 
 async def diagnose(
@@ -92,21 +99,18 @@ async def diagnose(
         sampler = make(server, diagnosis.model)
     async with sampler:
         diagnosis.max_model_len = diagnosis.max_model_len or await sampler.max_model_len()
-        if diagnosis.max_model_len is None:
-            finding = "the server does not say how long prompt and trace may be: token and money budgets need "
-            diagnosis.add("context", "note", f"{finding}--max-tokens")
-        else:
-            diagnosis.add("context", "ok", f"{diagnosis.max_model_len:,} tokens of prompt and trace")
+        unknown = "the server does not say how long prompt and trace may be: token and money budgets need --max-tokens"
+        length = diagnosis.max_model_len
+        diagnosis.add_either("context", length is not None, f"{length or 0:,} tokens of prompt and trace", unknown)
         try:
             await _probe(diagnosis, sampler, problems[0] if problems else None, spec)
             await _cancel(diagnosis, sampler, spec)
             await _ask(diagnosis, sampler, problems, spec)
         except SamplerError as error:
             diagnosis.add("traces", "fault", str(error))
-    if isinstance(sampler, OpenAISampler) and sampler.left_out:
-        diagnosis.left_out = sampler.left_out
-        finding = f"refused, so left out or sent under another name: {', '.join(sampler.left_out)}"
-        diagnosis.add("fields", "note", finding)
+    if isinstance(sampler, OpenAISampler) and (left_out := sampler.left_out):
+        diagnosis.left_out = left_out
+        diagnosis.add("fields", "note", f"refused, so left out or sent under another name: {', '.join(left_out)}")
     return diagnosis
 
 
@@ -152,10 +156,9 @@ async def _explain_no_models(diagnosis: Diagnosis, error: SamplerError, make: Ca
             continue
         diagnosis.add("address", "fault", str(error), f"The server is at --endpoint {other}.")
         return False
-    refused = isinstance(error, RefusedError | ReplyError)
-    state: Literal["note", "fault"] = "note" if refused and diagnosis.model else "fault"
-    diagnosis.add("models", state, f"the server does not list its models: {error}")
-    return state == "note"
+    goes_on = isinstance(error, RefusedError | ReplyError) and diagnosis.model != ""
+    diagnosis.add("models", "note" if goes_on else "fault", f"the server does not list its models: {error}")
+    return goes_on
 
 
 async def _probe(diagnosis: Diagnosis, sampler: Sampler, problem: Problem | None, spec: RunSpec) -> None:
@@ -165,36 +168,28 @@ async def _probe(diagnosis: Diagnosis, sampler: Sampler, problem: Problem | None
     sampling = replace(spec.sampling, max_tokens=_fitting(limit, prompt, diagnosis.max_model_len), top_logprobs=5)
     pair = await sampler.sample(prompt, 2, spec.serving.seed, sampling)
     again = await sampler.sample(prompt, 1, spec.serving.seed, sampling)
-    if len(pair) == 2:
-        diagnosis.add("n", "ok", "several traces come in one request")
-    else:
-        remedy = "A larger --concurrency makes up for it." if spec.pacing.in_flight < 128 else ""
-        diagnosis.add("n", "note", "every trace is a request of its own, and pays for its prompt", remedy)
-    if pair[0].confidence is not None:
-        diagnosis.add("log-probabilities", "ok", "they come with every token")
-    else:
-        remedy = "Leave out --confidence." if spec.reading.confidence is not None else ""
-        finding = "the server gives none: no policy can weigh votes by confidence"
-        diagnosis.add("log-probabilities", "note", finding, remedy)
+    remedy = "A larger --concurrency makes up for it." if spec.pacing.in_flight < 128 else ""
+    apart = "every trace is a request of its own, and pays for its prompt"
+    diagnosis.add_either("n", len(pair) == 2, "several traces come in one request", apart, remedy)
+    remedy = "Leave out --confidence." if spec.reading.confidence is not None else ""
+    none = "the server gives none: no policy can weigh votes by confidence"
+    has_confidence = pair[0].confidence is not None
+    diagnosis.add_either("log-probabilities", has_confidence, "they come with every token", none, remedy)
     if sampling.temperature == 0 or (len(pair) == 2 and pair[0].text == pair[1].text):
         diagnosis.add("seeds", "note", "cannot be told: different seeds gave the same trace")
-    elif pair[0].text == again[0].text:
-        diagnosis.add("seeds", "ok", "the same seed gave the same trace")
     else:
-        diagnosis.add("seeds", "note", "the same seed gave another trace: a run cannot be repeated exactly")
-    if pair[0].prompt_tokens is not None:
-        diagnosis.add("usage", "ok", "tokens are what the server says")
-    else:
-        diagnosis.add("usage", "note", "the server tells no tokens: they are estimated from what came")
+        another = "the same seed gave another trace: a run cannot be repeated exactly"
+        diagnosis.add_either("seeds", pair[0].text == again[0].text, "the same seed gave the same trace", another)
+    estimated = "the server tells no tokens: they are estimated from what came"
+    diagnosis.add_either("usage", pair[0].prompt_tokens is not None, "tokens are what the server says", estimated)
 
 
 async def _cancel(diagnosis: Diagnosis, sampler: Sampler, spec: RunSpec) -> None:
     """Cancel a trace that has begun, and look whether the server works on no more requests than before it."""
     before = await sampler.requests_running()
     if before is None:
-        state: Literal["ok", "note"] = "ok" if sampler.stops else "note"
-        known = "it stops at the next token" if sampler.stops else "the server does not tell whether it stops"
-        diagnosis.add("cancel", state, known, "" if sampler.stops else "Runs have --hurry 0, unless you say otherwise.")
+        unknown, remedy = "the server does not tell whether it stops", "Runs have --hurry 0, unless you say otherwise."
+        diagnosis.add_either("cancel", sampler.stops, "it stops at the next token", unknown, remedy)
         return
     limit = _fitting(PROBE_TOKENS, PROBE_QUESTION, diagnosis.max_model_len)
     written, sampling = Written(), replace(spec.sampling, max_tokens=limit)

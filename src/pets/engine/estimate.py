@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from pets.engine.budget import TokenPrice
 from pets.engine.resume import options_of, run_pace, run_record
@@ -18,12 +19,11 @@ BYTES_PER_TOKEN = 4  # of a prompt, about
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """What to expect of a run. ``basis`` says where a trace's tokens and seconds come from.
+    """What to expect of a run; ``basis`` says where a trace's tokens and seconds come from.
 
     The budget is spent in at most ``waves`` (0: no limit), ``times_as_long`` as all traces at once would take, which
-    costs so many points of self-consistency against one trace at a time.
-    Before any trace was seen its tokens are the most there can be, not known where the server's own limit holds
-    (``max_tokens`` is None); the time is not known.
+    gives up points of self-consistency against one trace at a time. Before any trace was seen, each has ``max_tokens``;
+    ``None`` is not known.
     """
 
     questions: int
@@ -53,10 +53,8 @@ def estimate(
     currency, price = record.currency, _mean_price(spec, model)
     mean = price.currency() if price is not None and currency.unit == "picodollars" else currency
     cost = mean.per_trace + mean.per_token * (output or 0) + mean.per_prompt_token * prompt
-    traces = int(record.total / cost)
-    if spec.spending.max_traces is not None:
-        traces = min(traces, spec.spending.max_traces * len(problems))
-    pace = run_pace(spec, record, len(problems), traces=traces)
+    pace = run_pace(spec, record, len(problems), traces=int(record.total / cost))
+    traces = pace.traces
     # One request of a batch job holds all that a question gets in its wave, and its prompt once.
     prompts = min(traces, pace.waves * len(problems)) if spec.serving.batch_api and pace.waves else traces
     all_tokens, all_prompt_tokens = None if output is None else round(traces * output), round(prompts * prompt)
@@ -83,11 +81,9 @@ def _mean_price(spec: RunSpec, model: str) -> TokenPrice | None:
     prices, weights = spec.prices(model), [share.weight for share in spec.serving.models] or [1]
     if not prices:
         return None
-    prompt, output = (
-        sum(weight * getattr(price, name) for weight, price in zip(weights, prices, strict=True)) / sum(weights)
-        for name in ("prompt", "output")
+    return TokenPrice(
+        fmean([price.prompt for price in prices], weights), fmean([price.output for price in prices], weights)
     )
-    return TokenPrice(prompt, output)
 
 
 def parse_expectation(text: str) -> tuple[float | None, float | None, str]:
@@ -113,7 +109,7 @@ def seen_in_store(store: str | None, model: str) -> tuple[float | None, float | 
                 if summary.settings.model == model and summary.answered:
                     traces = opened.view(summary.id).traces(texts=False)
                     seconds = [trace.seconds for trace in traces if trace.error is None and trace.part is None]
-                    mean = sum(seconds) / len(seconds) if seconds else None
                     whole = summary.traces + summary.cancelled_parts / 1000
-                    return summary.tokens / whole, mean, f"the traces of run {summary.id}"
+                    basis = f"the traces of run {summary.id}"
+                    return summary.tokens / whole, fmean(seconds) if seconds else None, basis
     return None, None, "nothing seen yet: every trace counted at max_tokens, where there is one; time not known"

@@ -1,13 +1,12 @@
 """Planning backwards: how much budget brings which self-consistency.
 
-What the batch has shown gives every question a posterior, that of its certificate: a mixture of Dirichlets, then theta.
-From there the run is played on: theta is drawn for every question, several times, the policy spends on, answers come
-from theta, and the share of leaders that are argmax theta, the vote of infinitely many traces, is the self-consistency,
-as in the run's own figure. (How an adaptive policy will spend has no closed form; everything that it decides by has.)
+A question's posterior is that of its certificate: a mixture of Dirichlets, then theta. The run is played on from there:
+theta is drawn for every question, several times, the policy spends on, answers come from theta, and the share of
+leaders that are argmax theta, the vote of infinitely many traces, is the self-consistency. (How an adaptive policy will
+spend has no closed form.)
 
-An index policy that has learned serves whoever has the highest index, so a batch is served down to one price, and a
-question's traces hang on the others through that price alone. So all draws of all questions are played as one large
-batch, from the prior that the policy has now: answers that come from a prior teach that prior.
+An index policy that has learned serves the highest index, so a question's traces depend on the others through one price
+alone: all draws of all questions are played as one large batch, under the prior that the policy has now.
 """
 
 import math
@@ -50,9 +49,7 @@ class Forecast:
         rising = isotonic_regression(self.consistency).x
         if target > rising[-1]:
             return None
-        at = int(np.searchsorted(rising, target))
-        if at == 0:
-            return float(self.mean_budget[0])
+        at = max(1, int(np.searchsorted(rising, target)))
         return float(np.interp(target, rising[at - 1 : at + 1], self.mean_budget[at - 1 : at + 1]))
 
 
@@ -67,10 +64,9 @@ def forecast(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, most: None,
 ) -> Forecast:
-    """Play a batch on to ``up_to`` mean traces per question; ``progress`` hears how many traces of how many are done.
+    """Play a batch on to ``up_to`` mean traces per question, by default until all have ``max_traces``.
 
-    No question gets more than ``max_traces``, and by default it is played on until all have as many. With ``targets``
-    it ends earlier where they are all reached soon.
+    With ``targets`` it ends where all are reached. ``progress`` is called with how many traces of how many are done.
 
     >>> from pets.policies.okg import OKG
     >>> easy = forecast([Tally((4,), options=4)] * 60 + [Tally((2, 2), options=4)] * 4, OKG(), up_to=8, paths=256)
@@ -87,9 +83,7 @@ def forecast(
     now = sum(tally.returned for tally in sample) / len(sample)
     cap = math.inf if max_traces is None else max(now, float(max_traces))
     if up_to is not None and up_to <= now < cap:
-        raise InputError(
-            f"{now:.1f} traces per question are spent already; give more with --max-budget than {up_to:g}x."
-        )
+        raise InputError(f"{now:.1f} traces per question are spent already; give --max-budget more than {up_to:g}x.")
     far = min(cap, up_to or max_traces or FAR * now)
     batch, rng = Counter(tallies), np.random.default_rng(seed)
     fit, copies = BatchFit(batch), -(-paths // len(sample))
@@ -107,10 +101,7 @@ def forecast(
 
 
 class _Simulation:
-    """One large batch under an index policy that learns no more; ``right`` counts the right leaders after each trace.
-
-    ``traces`` have come back in all, those before the simulation among them.
-    """
+    """One large batch under an index policy that learns no more; ``right`` counts right leaders after each trace."""
 
     def __init__(self, policy: IndexPolicy, cap: int | None) -> None:
         self.traces, self.right = 0, [0]
@@ -119,7 +110,7 @@ class _Simulation:
         self._index = lru_cache(maxsize=None)(policy.index)
 
     def add(self, tally: Tally, thetas: Sequence[Floats], rng: np.random.Generator) -> None:
-        """A question with some draws of its theta, each a question of the simulation. Before it is played."""
+        """Add a question, once for each draw of its theta, before any is played."""
         start = Tally(tally.counts, tally.nulls, 0, tally.options, mark=length_class(self._edges, tally.mean_tokens))
         for theta in thetas:
             future = _Future(start, theta, tally.voting_chance, rng)
@@ -143,7 +134,7 @@ class _Simulation:
         progress(traces, traces)
 
     def _rank(self, tally: Tally) -> float:
-        """What orders the heap: less its index, infinite where a question may get no more."""
+        """The negative index, infinite where a question may get no more."""
         return math.inf if tally.returned >= self._cap else -self._index(tally, self._view)
 
 

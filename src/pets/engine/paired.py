@@ -32,7 +32,7 @@ class PairedAccuracy:
 
     @property
     def difference(self) -> float:
-        """By how much the second run is right more often, as a share of the questions."""
+        """The second run's accuracy less the first's."""
         return (self.second_only - self.first_only) / self.judged
 
     @property
@@ -44,14 +44,14 @@ class PairedAccuracy:
 
     @property
     def p_value(self) -> float:
-        """How often chance alone would make them differ so much, were both as good (two-sided)."""
+        """The chance that two runs as good as each other differ so much (two-sided)."""
         discordant = self.first_only + self.second_only
         return float(binomtest(self.first_only, discordant).pvalue) if discordant else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A question that two runs answer otherwise."""
+    """A question that two runs answer differently."""
 
     id: str
     first: str | None
@@ -76,7 +76,7 @@ def compare_runs(
     second: Iterable[Answer],
     answer_type: str | AnswerType | None = None,
 ) -> RunComparison:
-    """The comparison; ``problems`` are the first run's, whose answers are read by ``answer_type`` or by their own."""
+    """Compare two runs; ``problems`` are the first's, whose answers are read by ``answer_type`` or by their own."""
     by_id, others = {answer.id: answer for answer in first}, list(second)
     shared = [(by_id[other.id], other) for other in others if other.id in by_id]
     differences = []

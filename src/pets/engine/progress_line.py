@@ -16,7 +16,7 @@ REFRESH_S = 0.5  # between two looks at a run
 class ProgressLine:
     """Words on stderr, and under them one line that is written over itself; ``with`` takes the line away at the end.
 
-    The line is drawn on a terminal and in a notebook, and with ``shown`` anywhere; without it, not a word is said.
+    ``shown`` is whether to write anything; if not given, words, and the line on a terminal or in a notebook.
     """
 
     def __init__(self, shown: bool | None = None) -> None:

@@ -1,8 +1,8 @@
 """Recording: n traces of every question as a pool, so that policies can be studied without paying again.
 
-Every question is a line of its own, written whole and flushed to disk when its last trace is back. A recording that
-was broken off is taken up again where it stopped: what stands in the file is not sampled twice. How it was recorded
-stands beside it, in ``<file>.recording``, so that other traces do not get among them.
+Each question is a line, written whole and flushed to disk when its last trace is back: a recording that was broken off
+goes on with the questions that the file does not hold. ``<file>.recording`` says how it was recorded, so that other
+traces do not get among them.
 """
 
 import hashlib
@@ -49,9 +49,8 @@ START = b'{"id":"'  # of every line that is written here
 class Recording:
     """What to record: ``traces`` of every problem, drawn from ``model`` as the spec says.
 
-    ``part`` (i, k) is every k-th problem, from the i-th on: k machines can share the work, and their files, put
-    together, are what one machine would have recorded, since a trace's seed depends on its question's prompt alone.
-    Without ``keep_texts`` only the answers that were read are kept, and cannot be read anew.
+    ``part`` (i, k) is every k-th problem, from the i-th on. The files of k machines, put together, are what one would
+    have recorded, since a trace's seed depends on its question's prompt alone.
     """
 
     problems: Sequence[Problem]
@@ -76,11 +75,7 @@ class Recording:
 
     @property
     def terms(self) -> dict[str, object]:
-        """What makes traces of one question draws of the same kind, as JSON holds it.
-
-        >>> Recording((), traces=8, spec=RunSpec.of(temperature=0.7), model="m").terms["temperature"]
-        0.7
-        """
+        """How traces are drawn, as JSON holds it: the same for all traces of a file."""
         seed, keep_texts = self.spec.serving.seed, self.spec.keeping.keep_texts
         drawn = {**asdict(self.spec.sampling), "stop": list(self.spec.sampling.stop)}
         return {"model": self.model, "traces": self.traces, "seed": seed, "keep_texts": keep_texts, **drawn}
@@ -106,9 +101,9 @@ async def record(
 ) -> int:
     """Sample what the file does not hold yet, appending a line per question; how many questions were sampled.
 
-    ``on_progress`` hears how many questions of how many are recorded, first before any is sampled. What fails for good
-    ends the recording, and raises when the questions that were in flight beside it are back. Refused while
-    another process records into the file.
+    ``on_progress`` is called with how many questions of how many are recorded, first before any is sampled. A question
+    that fails ends the recording, and raises when those in flight beside it are back. Refused while another process
+    records into the file.
     """
     problems = recording.own_problems
     for name in {problem.answer_type for problem in problems}:
@@ -118,11 +113,15 @@ async def record(
         _append(path, b"")  # a file that cannot be written, too
         recording = _agree(path, recording, kept)
         waiting = [problem for problem in problems if problem.id not in kept]
-        writer = _Writer(recording, path, len(problems) - len(waiting), len(problems), on_progress)
+        begun = len(problems) - len(waiting)
+        on_progress(begun, len(problems))
+        if not waiting:
+            return 0
+        writer = _Writer(recording, path, begun, len(problems), on_progress)
         spec, traces = recording.spec, recording.traces
         open_questions = spec.pacing.open_questions or OPEN_QUESTIONS
         # Attempts that are charged and lost are made up for: the cap alone is a limit.
-        budget = Budget(max(1, len(waiting)) * traces * spec.serving.tries, cap=traces)
+        budget = Budget(len(waiting) * traces * spec.serving.tries, cap=traces)
 
         def arrivals(wiring: Wiring) -> StreamArrivals:
             return StreamArrivals(
@@ -135,29 +134,27 @@ async def record(
         driver = assemble(
             # Texts are read when the question is whole.
             spec.with_options(answer=Recorded(), max_traces=traces, max_n=MAX_CHOICES, keep_going=True),
-            Allocator(Uniform(), budget, horizon=max(1, len(waiting))),
+            Allocator(Uniform(), budget, horizon=len(waiting)),
             Sources([samplers] if isinstance(samplers, Sampler) else samplers),
             arrivals,
             keys=trace_keys(recording.problems, spec.drawn, spec.reading.system, spec.serving.seed),
             pace=Pace(open_questions * min(MAX_CHOICES, traces)),
             keep="traces",
         )
-        on_progress(writer.done, writer.total)
 
         async def arriving() -> AsyncIterator[Problem]:
             for problem in waiting:
                 yield problem
 
-        if waiting:
-            await driver.run(arriving())
+        await driver.run(arriving())
         if writer.failure is not None:
             raise writer.failure
-        return writer.done - (len(problems) - len(waiting))
+        return writer.done - begun
 
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes every question that is whole; the first that is not, and what cannot be written, end the recording."""
+    """Writes every question that is whole; the first that is not, or cannot be written, ends the recording."""
 
     recording: Recording
     path: Path
@@ -167,8 +164,8 @@ class _Writer:
     failure: PetsError | None = None
 
     def write(self, question: OpenQuestion | None, driver: Driver) -> None:
-        """Write a question that is over; one that was not asked has failed already."""
-        if question is None:
+        """Write a question that is over."""
+        if question is None:  # it was not asked, and has failed already
             return
         traces = [trace for _, trace in sorted((question.traces or {}).items()) if trace.error is None]
         if len(traces) < self.recording.traces:
@@ -191,10 +188,7 @@ class _Writer:
 def pooled(
     problem: Problem, traces: Sequence[StoredTrace], estimated: bool = False, *, keep_texts: bool = True
 ) -> PooledQuestion:
-    """A question's traces as a pool holds them; a trace that was cut at its limit gave no answer.
-
-    Tokens that were only ``estimated`` are left out.
-    """
+    """A question's traces as a pool holds them, without tokens that were only ``estimated``."""
     texts = [trace.text for trace in traces if not is_cut(trace.finish)]
     answer_type = answer_type_of(chosen_for(problem, texts))
     read = [replace(t, answer=form_of(reading_of(answer_type, t.text, t.finish))) for t in traces]
@@ -204,10 +198,10 @@ def pooled(
 
 @dataclass(frozen=True, slots=True)
 class RecordingSummary:
-    """What a recorded file is worth: questions that no trace answers, and accuracy over ``judged``, those with gold.
+    """A recorded file in figures: questions that no trace answers, and accuracy over ``judged``, those with gold.
 
-    ``cut`` traces ended at their token limit, as far as that is recorded.
-    ``pass_at_1`` is the mean share of traces that equal gold, ``vote_accuracy`` the share of questions whose vote does.
+    ``cut`` traces ended at their token limit, as far as that is recorded. ``pass_at_1`` is the mean share of traces
+    that equal gold, ``vote_accuracy`` the share of questions whose vote does.
     """
 
     unanswered: int
@@ -218,7 +212,7 @@ class RecordingSummary:
 
 
 def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSummary:
-    """The summary of a recorded file."""
+    """The summary of a recorded file; gold is what the questions say now, whatever it was when they were recorded."""
     known = {problem.id: problem for problem in problems}
     unanswered, cut, shares, votes = 0, 0, [], []
     with path.open("rb") as lines:
@@ -242,8 +236,7 @@ def summarize_recording(path: Path, problems: Iterable[Problem]) -> RecordingSum
 def _agree(path: Path, recording: Recording, kept: set[str]) -> Recording:
     """The recording, if its terms and the prompts of what is kept are those of the file.
 
-    A file that has no terms beside it, or a question without its digest there, is taken as it is. Where no token limit
-    is named, the file's holds: there was one by default.
+    What the file does not say is not compared. Where no token limit is named, the file's holds.
     """
     beside = path.with_name(f"{path.name}.recording")  # no suffix of a pool: a folder of pools may hold it
     terms, prompts = recording.terms, recording.prompts
@@ -278,7 +271,7 @@ def _agree(path: Path, recording: Recording, kept: set[str]) -> Recording:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """A line, whole and on disk, or nothing of it."""
+    """Append a line, whole and on disk, or nothing of it."""
     before = path.stat().st_size if path.exists() else 0
     try:
         with open(path, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
@@ -304,10 +297,10 @@ def _kept(path: Path, recording: Recording) -> set[str]:
         raise PoolError(f'"{path}" cannot be read ({error.strerror}). Name another file.') from None
     *lines, last = whole.split(b"\n")
     broken_off = last.startswith(START) and bool(parse_json(last)[1])
-    kept = set()
-    for number, line in enumerate(lines if broken_off else [*lines, last], 1):
-        if line.strip():  # somebody else's file raises, and not a byte of it is dropped
-            kept.add(_id(line, f'"{path}" line {number}', recording))
+    if not broken_off:
+        lines.append(last)
+    # Somebody else's file raises, and not a byte of it is dropped.
+    kept = {_id(line, f'"{path}" line {number}', recording) for number, line in enumerate(lines, 1) if line.strip()}
     if broken_off:
         os.truncate(path, len(whole) - len(last))
     elif last:  # whole but for its line break

@@ -1,7 +1,8 @@
-"""Votes anew over the texts that a store holds, for nothing: a new run whose traces are all reused."""
+"""Read the texts of a stored run by another answer type: a new run whose traces are all reused, for nothing."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from pets.arguments import checked
@@ -20,7 +21,7 @@ TRACES_PER_WRITE = 1000
 
 
 def reread_run(store: Store, run: int | str, answer: str) -> RunView:
-    """The new run of the store that reads what another run's traces said as ``answer``; that run stays as it is."""
+    """A new run of the store that reads the texts of another as ``answer``; that run stays as it is."""
     view = store.view(run)
     reader = answer_types().accept(answer)
     if reader.asks_model:
@@ -35,7 +36,7 @@ def reread_run(store: Store, run: int | str, answer: str) -> RunView:
     problems = list(_chosen(view, answer))
     with store.create(record, problems, keys=view.keys()) as new:
         traces = _read_anew(view, problems, answer)
-        while some := [trace for _, trace in zip(range(TRACES_PER_WRITE), traces, strict=False)]:
+        while some := list(islice(traces, TRACES_PER_WRITE)):
             new.write([trace.launch for trace in some], some)
         if view.summary().state == "finished":
             new.finish()
@@ -43,7 +44,7 @@ def reread_run(store: Store, run: int | str, answer: str) -> RunView:
 
 
 def _chosen(view: RunView, answer: str) -> Iterator[Problem]:
-    """The questions of a run without what was chosen for them; ``auto`` chooses anew, from their first traces."""
+    """The questions of a run; ``auto`` chooses their answer types anew, from their first traces."""
     problems = list(view.problems())
     for problem, traces in zip(problems, traces_of_each(problems, view.traces()), strict=True):
         texts = [trace.text for trace in traces if trace.error is None and not is_cut(trace.finish)]

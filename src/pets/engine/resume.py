@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from heapq import merge
 from operator import attrgetter
@@ -39,7 +39,7 @@ from pets.engine.question import (
 )
 from pets.engine.reading import judge_of, read_again
 from pets.engine.sources import Servers, Sources, source_name, sources_of, taken_up
-from pets.engine.spec import SECTIONS, RunOptions, RunSpec, check_option_names, default_of
+from pets.engine.spec import OPTIONS, RunOptions, RunSpec, check_option_names
 from pets.errors import BudgetError, InputError, PetsError, StateError
 from pets.questions import Problem, QuestionSet, find_questions
 from pets.questions.files import AUTO, problem_from
@@ -64,10 +64,10 @@ UNKNOWN_PROMPT_TOKENS = 8192  # held for the prompt of a question that has yet t
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run that can begin: new, taken up, or over already: then nothing is asked.
+    """A run that can begin: new, taken up, or finished.
 
-    ``run`` is in the ``store`` already, under ``identity`` where the same call finds it again (``repeatable``). By the
-    ``keys`` of its questions the ``cache`` has traces that other runs paid for.
+    ``identity`` is that by which the same call finds a new run in the ``store`` again, ``run`` a stored one. The
+    ``cache`` has traces that other runs paid for, by the ``keys`` of the questions.
     """
 
     spec: RunSpec
@@ -89,15 +89,13 @@ class OpenedRun:
         return cls(spec, tuple(run.problems()), record, sources, store, run, "unfinished", None, True, keys)
 
     def with_cache(self, place: str | Path | None) -> "OpenedRun":
-        """The same with the traces of the store at this place that it can have for nothing, where there are any.
-
-        Soft votes need what a model might have said at each token, which is not kept.
-        """
+        """The same with the traces of the store at this place that it can have for nothing, where there are any."""
         keeping, first = self.spec.keeping, self.sources.first
         own = self.record.sources[first : first + len(self.sources.samplers)]
-        if keeping.reuse == "nothing" or self.spec.reading.soft or not any(own) or self.record.verb != "solve":
+        if keeping.reuse == "nothing" or not any(own) or self.record.verb != "solve":
             return self
-        if place is None or self.store is None or not self.store.has_traces:
+        # Soft votes need what a model might have said at each token, which is not kept.
+        if place is None or self.store is None or not self.store.has_traces or self.spec.reading.soft:
             return self
         cache = TraceCache(
             open_database(place, create=False),
@@ -114,7 +112,7 @@ class OpenedRun:
         return self
 
     def going_on(self, place: str | Path) -> "OpenedRun":
-        """A run of the store at this place as it goes on; what is another than before is written down."""
+        """A run of the store at this place as it goes on; what has changed is written down."""
         run, (record, sources) = self.run, taken_up(self.record, self.sources)
         assert run is not None
         if self.spec.keeping.keep_going:  # whatever its first traces said
@@ -145,7 +143,8 @@ def open_run(
         if store is None:
             raise InputError("batch jobs outlive the process that hands them in: they need a store.")
         spec = batched(spec, model_name(servers.model) or "")
-    spec = spec.with_options(reuse="nothing") if new else spec
+    if new:
+        spec = spec.with_options(reuse="nothing")
     problems = tuple(map(spec.asked, question_set.problems))
     sources = sources_of(servers, spec).judged_by(judge_of(problems, spec.reading.answer))
     source = source_name(sources.model or None, servers.sampler, sources.samplers)
@@ -159,8 +158,7 @@ def open_run(
             earlier = next((run for run in like if run.settings.budget == spec.spending.budget), None)
         if store is not None and opened is not None and earlier is not None:
             run = stack.enter_context(opened.open_run(earlier.id, code=spec.to_plain()["reading"]["answer"]))
-            every = [option for section in SECTIONS.values() for option in fields(section)]
-            now = {option.name: spec.get(option.name) for option in every if option.metadata["operational"]}
+            now = {name: spec.get(name) for name, option in OPTIONS.items() if option.metadata["operational"]}
             spec = spec_of_run(run.settings, run.code).with_options(**now)  # its servers are asked as now
             made = OpenedRun.stored(opened, run, spec, run.settings, sources)
             made = replace(made, origin="finished") if earlier.state == "finished" else made.going_on(store)
@@ -186,21 +184,15 @@ def reopen_run(
     budget: str | None = None,
     changes: Mapping[str, Any],
 ) -> OpenedRun:
-    """The run of that number, or the last; :meth:`pets.engine.run.Engine.resume` says what of it can be changed.
-
-    ``changes`` are options of its spec; ``None`` leaves one as it is.
-    """
+    """The run of that number, or the last, with ``changes`` to its spec (``None`` leaves an option as it is)."""
     changes = {name: value for name, value in changes.items() if value is not None}
     with ExitStack() as stack:
         opened = stack.enter_context(Store.open(store, create=False))
         stored = stack.enter_context(opened.open_run(run, code=answer))
         record = stored.settings
         if record.verb != verb:
-            others = {
-                "solve": "a stream; `pets resume` goes on with it",
-                "stream": "not a stream, or a newer pets made it",
-            }
-            raise StateError(f"run {stored.id} is {others[verb]}.")
+            words = "a stream; `pets resume` goes on with it" if verb == "solve" else "not a stream, or of a newer pets"
+            raise StateError(f"run {stored.id} is {words}.")
         spec = spec_to_read(stored, record)
         if (most := changes.get("max_traces")) is not None:
             cap = spec.spending.max_traces
@@ -213,8 +205,7 @@ def reopen_run(
             summary = stored.summary()
             questions = spec.spending.horizon if verb == "stream" else summary.questions
             if questions is None:
-                words = "is a stream without an end: it has a budget per window and no total"
-                raise InputError(f"run {stored.id} {words}.")
+                raise InputError(f"run {stored.id} is a stream without end: it has a budget per window and no total.")
             record = rebudgeted(record, budget, questions, summary.spent)
         servers = replace(servers, endpoint=servers.endpoint or record.endpoints, model=record.model or None)
         sources = sources_of(servers, spec).judged_by(judge_of(stored.problems(), spec.reading.answer))
@@ -225,11 +216,7 @@ def reopen_run(
 
 
 def question_set_of(questions: Questions) -> QuestionSet:
-    """A set's name, a file, a set, a DataFrame, or questions one by one: texts, records as in a file, or problems.
-
-    >>> question_set_of(["What is 2 + 2?", {"question": "2 + 3?", "gold": 5}]).problems[1].gold
-    '5'
-    """
+    """A set's name, a file, a set, a DataFrame, or questions one by one: texts, records as in a file, or problems."""
     if isinstance(questions, QuestionSet):
         return questions
     if isinstance(questions, str | Path):
@@ -244,7 +231,7 @@ def question_set_of(questions: Questions) -> QuestionSet:
 
 
 def problem_of(question: str | Problem | Mapping[str, Any], number: int) -> Problem:
-    """The question at this place among others, which is its id where it has none."""
+    """The question; its number is its id where it has none."""
     if isinstance(question, Problem):
         return question
     if isinstance(question, str):
@@ -268,8 +255,8 @@ def run_record(
 ) -> RunRecord:
     """What is kept of a run, its budget worked out; refused where the budget cannot be kept.
 
-    What is ``stored`` can be resumed by another process; refused where that could not make its policy or answer type.
-    ``declared`` is what the user calls the model.
+    Of a run that is ``stored``, also where another process could not make its policy or answer type. ``declared`` is
+    what the user calls the model.
     """
     amount = Amount.parse(spec.spending.budget)
     total, questions = total_of(amount, len(problems)), len(problems)
@@ -306,10 +293,10 @@ def run_record(
 
 
 def bounded_spec(spec: RunSpec, problems: Sequence[Problem] | None, samplers: Sequence[Sampler]) -> RunSpec:
-    """The spec with the limit that a budget in tokens or money holds for each trace, and that is sent with it.
+    """The spec with the token limit per trace that a budget in tokens or money needs.
 
     That is its own ``max_tokens``, else what the servers' context leaves beside the longest prompt, else none, which
-    :func:`~pets.engine.budget.currency_of` refuses; traces that count one each need none.
+    :func:`~pets.engine.budget.currency_of` refuses.
     """
     prompt = longest_prompt(spec, problems)
     if not prompt or spec.sampling.max_tokens is not None:
@@ -335,11 +322,11 @@ def identity_of(spec: RunSpec, problems: Iterable[Problem], model: str) -> str:
     """A digest of all that decides what a run asks and how it is answered, but for its budget and its servers."""
     sections = spec.to_plain()
     plain: dict[str, Any] = {"sampling": sections.pop("sampling")}
-    for section, values in sections.items():
-        for option in fields(SECTIONS[section]):
-            later = option.name in ADDED_FIELDS and values[option.name] in (default_of(option), [])
-            if not (option.metadata["operational"] or option.name in ("budget", "keep_texts", "reuse") or later):
-                plain[option.name] = values[option.name]
+    for values in sections.values():
+        for name, value in values.items():
+            is_absent = name in ADDED_FIELDS and not value
+            if not (OPTIONS[name].metadata["operational"] or name in ("budget", "keep_texts", "reuse") or is_absent):
+                plain[name] = value
     digest = sha256(json.dumps([model, plain], sort_keys=True).encode())
     for problem in problems:
         digest.update(repr(question_row(0, 0, problem)).encode("utf-8", "surrogatepass"))
@@ -347,9 +334,9 @@ def identity_of(spec: RunSpec, problems: Iterable[Problem], model: str) -> str:
 
 
 def spec_of_run(record: RunRecord, code: str | None = None) -> RunSpec:
-    """The spec that a stored run was begun with; one of before has one answer type that its first traces chose.
+    """The spec that a stored run was begun with.
 
-    Answers that were read by code are taken as they are recorded, unless the user named it again: ``code``.
+    Answers that were read by code are taken as they are recorded, unless the user names that ``code`` again.
     """
     answer = record.spec.get("reading", {}).get("answer")
     by_questions = answer is None and code is not None and reader_of(code, None) != code
@@ -359,7 +346,8 @@ def spec_of_run(record: RunRecord, code: str | None = None) -> RunSpec:
     spec = RunSpec.from_plain({**record.spec, "reading": reading})
     if record.answer_type is None:
         return spec
-    return spec.with_options(answer=f"auto:type={record.answer_type}")  # a question's own type still comes before it
+    # A run of before: its first traces chose one answer type, and a question's own type still comes before it.
+    return spec.with_options(answer=f"auto:type={record.answer_type}")
 
 
 def spec_to_read(run: RunView, record: RunRecord) -> RunSpec:
@@ -377,7 +365,7 @@ def spec_to_read(run: RunView, record: RunRecord) -> RunSpec:
 
 
 def with_said(record: RunRecord, section: str, **values: Any) -> RunRecord:
-    """The record of a run whose user says something else in a section of its spec."""
+    """The record with other values in a section of its spec."""
     return replace(record, spec={**record.spec, section: {**record.spec.get(section, {}), **values}})
 
 
@@ -419,17 +407,15 @@ def options_of(problem: Problem, spec: RunSpec) -> int | None:
 def run_pace(
     spec: RunSpec, record: RunRecord, questions: int, run: RunView | None = None, traces: int | None = None
 ) -> Pace:
-    """How a run is spread over time that brings about so many ``traces``.
-
-    If not given, as many as the budget brings since some was added last; without any seen, each at its dearest.
-    """
+    """How a run of so many ``traces`` is spread over time; if not given, of as many as the budget still brings."""
     if traces is None:
         traces = record.total // record.currency.hold
-        if run is not None and (summary := run.summary()).traces and summary.spent:
-            traces = record.total * summary.traces // summary.spent
-        if spec.spending.max_traces is not None:
-            traces = min(traces, spec.spending.max_traces * questions)
-        traces = max(0, traces - (0 if run is None else run.load("topped_up_at") or 0))
+    if run is not None and (summary := run.summary()).traces and summary.spent:
+        traces = record.total * summary.traces // summary.spent
+    if spec.spending.max_traces is not None:
+        traces = min(traces, spec.spending.max_traces * questions)
+    if run is not None:
+        traces = max(0, traces - (run.load("topped_up_at") or 0))
     needs_feedback = spec.spending.target_consistency is not None or not record.currency.counts_traces
     return pace_of(spec.make_policy(), traces, questions, spec.pacing.in_flight, needs_feedback=needs_feedback)
 
@@ -437,7 +423,7 @@ def run_pace(
 def new_allocator(
     spec: RunSpec, record: RunRecord, problems: Sequence[Problem], waves: int = 0, hurry: float | None = None
 ) -> Allocator:
-    """A new allocator with the run's whole budget, which is spent in so many waves if any are given, or raced."""
+    """A new allocator with the run's whole budget, spent in so many waves if any are given."""
     questions = [Question(problem.id, options=options_of(problem, spec)) for problem in problems]
     budget = Budget(total_so_far(record, len(questions)), spec.spending.max_traces, record.currency)
     policy = spec.make_policy().with_waves(waves) if waves else spec.make_policy()
@@ -457,8 +443,8 @@ def adopt_run(
 ) -> None:
     """Let the allocator take in all that a run has paid for: traces, launches that never came back, lost attempts.
 
-    ``pending`` launches are on their way. ``labels`` names the classes of one question's answers, which it gets in
-    launch order. A wave that was broken off is planned anew, unless all of it was launched (``whole_wave``).
+    ``labels`` names the classes of one question's answers, given in launch order. ``pending`` launches are on their
+    way. A wave that was broken off is planned anew, unless all of it was launched (``whole_wave``).
     """
     wasted = 0
 
@@ -522,10 +508,7 @@ def answers(
     *,
     over: bool,
 ) -> Iterator[Answer]:
-    """Every question's answer, in their order, which is that of the ``totals``.
-
-    ``over`` says whether the run has come to its end.
-    """
+    """Every question's answer, in the order of the ``totals``; ``over`` says whether the run has come to its end."""
     zone, price = allocator.policy.zone, spec.price_in_money(model)
     ids = list(map(attrgetter("id"), problems))
     certify = Certifier(map(allocator.decision, sampled(ids, PRIOR_QUESTIONS)), zone)
@@ -539,17 +522,19 @@ def answers(
 
 def lost_traces(launches: Iterable[LostLaunch], currency: Currency) -> list[StoredTrace]:
     """Launches that never came back, as traces without a vote at the price of all that was held for them."""
-    if currency.counts_traces:
-        return [StoredTrace(launch.question, launch.number, error=LOST, wasted=launch.held - 1) for launch in launches]
-    worth = [(launch, currency.usage_worth(launch.held)) for launch in launches]
-    return [
-        StoredTrace(launch.question, launch.number, tokens=use.tokens, prompt_tokens=use.prompt_tokens, error=LOST)
-        for launch, use in worth
-    ]
+    traces = []
+    for launch in launches:
+        trace = StoredTrace(launch.question, launch.number, error=LOST)
+        if currency.counts_traces:
+            traces.append(replace(trace, wasted=launch.held - 1))
+        else:
+            worth = currency.usage_worth(launch.held)
+            traces.append(replace(trace, tokens=worth.tokens, prompt_tokens=worth.prompt_tokens))
+    return traces
 
 
 def _with_lost(view: RunView) -> Iterator[StoredTrace]:
-    """Traces and lost launches together, question by question in launch order; those in batch jobs are not lost."""
+    """Traces and lost launches, question by question in launch order; launches in batch jobs are not lost."""
     traces = view.traces(texts=False)
     lost = lost_traces(() if view.settings.batch_api else view.lost(), view.settings.currency)
     if not lost:
@@ -563,8 +548,8 @@ def take_up(
 ) -> Sequence[PendingLaunches]:
     """Have the parts of a driver take in what a stored run has paid for; the launches that batch jobs hold, if any.
 
-    Other launches without a trace are charged, and what no job holds was never sent. ``on_trace`` is called with every
-    trace. ``labels`` names the classes of a question's answers, where it is none of a batch.
+    Launches without a trace are charged, except those by batch jobs that no job holds: they were never sent.
+    ``on_trace`` is called with every trace, ``labels`` is as in :func:`adopt_run`.
     """
     run, spec, problems = opened.run, opened.spec, opened.problems
     assert run is not None
@@ -597,7 +582,7 @@ def take_up(
 
 
 def _read_unread(run: Run, spec: RunSpec, problems: Iterable[Problem]) -> None:
-    """Read what took too long when it came back, where its text was kept."""
+    """Read the texts whose reading took too long when they came back."""
     if not any(trace.finish == UNREAD for trace in run.traces(texts=False)):
         return
     types = {problem.id: answer_type_of(problem, spec.reading.answer) for problem in problems}

@@ -1,4 +1,4 @@
-"""A live run: questions in, a model behind an endpoint, a budget, answers out, each with its certificate."""
+"""A live run: questions, a model and a budget in, answers out, each with its certificate."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,11 +46,10 @@ class Engine(LiveRun):
     work, with one ``key`` or one for each; ``headers`` go with every request; ``sampler`` takes any other source of
     traces. Several models vote together: ``model=["a", "b"]``, or ``{"a": 2, "b": 1}`` with weights; then
     ``endpoint``, ``key``, ``price`` and ``sampler`` are every model's, or mappings from model to its own. With a
-    ``store`` the run is durable: the same questions, model and options again go on with it (``origin``
-    says so), unless ``new``, or the sampler is an object and no ``model`` names what it asks; :meth:`resume` goes on by
-    its number alone. ``on_trace`` is called with every trace when it has been counted. The options are the fields of
-    :class:`~pets.engine.spec.RunSpec` (``budget="16x"``, ``policy="okg"``, ``temperature=0.7``, ...). A run that was
-    opened already takes the place of the questions.
+    ``store`` the run is durable: the same questions, model and options go on with it (``origin`` says so), unless
+    ``new``, or the sampler is an object and no ``model`` names it; :meth:`resume` goes on by its number. ``on_trace``
+    is called with every trace that was counted. The options are the fields of :class:`~pets.engine.spec.RunSpec`
+    (``budget="16x"``, ``policy="okg"``, ``temperature=0.7``, ...).
     """
 
     @checked
@@ -106,21 +105,19 @@ class Engine(LiveRun):
     ) -> Self:
         """The run of that number, or the last, taken up where it stopped.
 
-        ``budget`` adds to its budget (``+2000``) or says its new total (``=5000``). ``max_traces`` raises the number of
-        traces that a question may get.
-
-        ``keep_going``: also where its first traces cast no vote. ``answer`` is the code that reads its answers, named
-        again (``python:...``): a store alone names none.
-        What was in flight when it was broken off is charged and casts no vote; ``lost`` says how much that is.
+        ``budget`` adds to its budget (``+2000``) or says its new total (``=5000``); ``max_traces`` raises the number of
+        traces that a question may get. ``keep_going``: also where its first traces cast no vote. ``answer`` names the
+        code that reads its answers again (``python:...``): a store alone names none. What was in flight when it was
+        broken off is charged and casts no vote; ``lost`` says how much that is.
         """
         servers = Servers(endpoint, None, key, headers, sampler)
-        changes = {"concurrency": concurrency, "hurry": hurry, "max_traces": max_traces}
-        changes["keep_going"] = keep_going or None
+        said = keep_going or None
+        changes = {"concurrency": concurrency, "hurry": hurry, "max_traces": max_traces, "keep_going": said}
         opened = reopen_run(store, run, servers, answer=answer, budget=budget, changes=changes)
         return cls(opened, on_trace=on_trace)
 
     async def run(self, *, drain: bool = False) -> Solution:
-        """Spend the budget; how it went. Cut short by :meth:`drain`, it can be called again.
+        """Spend the budget, and say how it went; after :meth:`drain` it can be called again.
 
         With ``drain`` the run waits for requests in flight, batch jobs too, and asks nothing more.
         """

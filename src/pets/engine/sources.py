@@ -1,12 +1,9 @@
-"""Build a run's samplers and the string that identifies its model.
+"""Whom a run asks: its samplers, those of several models as one mixture; and what it holds while it lasts.
 
-Several models become one mixture here, and callers of the samplers need not know. An option that is a model's own is
-written ``MODEL=VALUE``, one that is every model's ``VALUE`` alone:
+An option that is a model's own is written ``MODEL=VALUE`` and comes before one for all models, ``VALUE``; in Python it
+is a mapping from model to value:
 
     --model Qwen/Qwen3-8B=2 --model gpt-oss-20b --endpoint Qwen/Qwen3-8B=http://a:8000/v1 --endpoint http://b:8000/v1
-
-What is written for a model comes before what is written for all. In Python the same is a mapping from model to value.
-A live run or stream holds its samplers, its store and its run in a :class:`LiveRun` while it lasts.
 """
 
 import re
@@ -56,7 +53,7 @@ Samplers = AnySampler | Sequence[AnySampler]
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Whom a run asks, as the user says it: servers of a model or of several, or samplers; else the local model."""
+    """Whom a run asks, as the user says it: servers or samplers of one or several models, else the local model."""
 
     endpoint: Endpoints | None = None
     model: Models | None = None
@@ -74,8 +71,8 @@ class Servers:
 class Sources:
     """What a run asks: its samplers, and their endpoints as a store keeps them, ``MODEL=URL`` of several models.
 
-    ``judge`` is the model that judges answers, where that is another. ``first`` is the place of the first sampler among
-    all that the run has asked: others may have been, before it was taken up.
+    ``judge`` is another server that judges answers. ``first`` is the place of the first sampler among all that the run
+    has asked, before it was taken up too.
     """
 
     samplers: Sequence[Sampler] = ()
@@ -85,7 +82,7 @@ class Sources:
     first: int = 0
 
     def judged_by(self, judge: Judge | None) -> "Sources":
-        """The same with the server that the judge names: without a key, which is for the run's own."""
+        """The same with the server that the judge names, which gets no key: that is for the run's own."""
         if judge is None or judge.endpoint is None:
             return self
         return replace(self, judge=OpenAISampler(judge.endpoint, judge.model or self.model))
@@ -106,9 +103,6 @@ def source_name(
     """What tells the run's model from any other: its name, specs, sources; ``None`` where an object has none.
 
     ``own`` are the samplers as the caller has them, ``samplers`` all as they were made.
-
-    >>> source_name("m", "my_plugin", [])
-    'm,my_plugin'
     """
     names = {model} if model else set()
     for sampler in _several(samplers if own is None or isinstance(own, Mapping) else own):
@@ -120,7 +114,7 @@ def source_name(
 
 
 def taken_up(record: RunRecord, sources: Sources) -> tuple[RunRecord, Sources]:
-    """A run that goes on with other servers than before: which of all gave a trace stays known.
+    """A run that goes on, maybe with other servers than before: which of all gave a trace stays known.
 
     >>> record = RunRecord(10, sources=("qwen3 at http://localhost:8000/v1",))
     >>> record, sources = taken_up(record, Sources([OpenAISampler("http://localhost:9000/v1", "qwen3")]))
@@ -145,18 +139,7 @@ def sources_of(servers: Servers, spec: RunSpec, **local: int | None) -> Sources:
     def made(own: Samplers | None, urls: Sequence[str], model: str | None, key: ServerKeys) -> list[Sampler]:
         if own is not None:
             return list(map(as_sampler, _several(own)))
-        if missing := set(spec.serving.headers) - set(servers.headers or ()):
-            raise InputError(f"this run sends the header {min(missing)}, whose value is not kept: give it again.")
-        return make_samplers(
-            urls,
-            model,
-            key=key,
-            headers=servers.headers,
-            stream=spec.confidence_kind is not None,
-            timeout=spec.serving.timeout,
-            batch_api=spec.serving.batch_api,
-            **local,
-        )
+        return _model_samplers(spec, urls, model, key, servers.headers, local)
 
     if not names:
         if isinstance(endpoint, Mapping) or isinstance(servers.key, Mapping) or isinstance(own, Mapping):
@@ -181,11 +164,7 @@ def sources_of(servers: Servers, spec: RunSpec, **local: int | None) -> Sources:
 
 
 def values_by_model(option: str, names: Sequence[str], values: Endpoints | None) -> dict[str, list[str]]:
-    """The values of an option by model: those written ``MODEL=VALUE``, else those written for all.
-
-    >>> values_by_model("--endpoint", ["a", "b"], ["a=http://one/v1", "http://two/v1"])
-    {'a': ['http://one/v1'], 'b': ['http://two/v1']}
-    """
+    """The values of an option by model: its own, written ``MODEL=VALUE``, else those for all."""
     if isinstance(values, Mapping):
         if unknown := set(values) - set(names):
             raise InputError(f"{option} names {min(unknown)}, which is none of the models {', '.join(names)}.")
@@ -203,11 +182,7 @@ def values_by_model(option: str, names: Sequence[str], values: Endpoints | None)
 
 
 def endpoints_by_model(names: Sequence[str], endpoints: Endpoints | None) -> dict[str, list[str]]:
-    """The servers of each model; refused where one is named for a model that is not there.
-
-    >>> endpoints_by_model(["a", "b"], "http://one/v1?to=http://two/v1")["a"]
-    ['http://one/v1?to=http://two/v1']
-    """
+    """The servers of each model; refused where one is named for a model that is not there."""
     own = values_by_model("--endpoint", names, endpoints)
     for urls in own.values():
         for url in urls:
@@ -217,20 +192,17 @@ def endpoints_by_model(names: Sequence[str], endpoints: Endpoints | None) -> dic
 
 
 def keys_by_model(names: Sequence[str], keys: Keys) -> dict[str, str | None]:
-    """The key of each model: its own, else that of all, else none.
-
-    >>> keys_by_model(["a", "b"], ["a=secret", "other"]), keys_by_model(["a", "b"], {"b": "secret"})
-    ({'a': 'secret', 'b': 'other'}, {'a': None, 'b': 'secret'})
-    """
+    """The key of each model: its own, else that of all, else none."""
     if isinstance(keys, Mapping):
         present: Endpoints = {name: key for name, key in keys.items() if key}
     else:
         present = keys if isinstance(keys, str) else [key for key in keys or () if key]
-    own = values_by_model("key", names, present)
-    for name, several in own.items():
+    own: dict[str, str | None] = dict.fromkeys(names)
+    for name, several in values_by_model("key", names, present).items():
         if len(several) > 1:
             raise InputError(f"there are {len(several)} keys for the model {name}; give each model one.")
-    return {name: several[0] if several else None for name, several in own.items()}
+        own[name] = next(iter(several), None)
+    return own
 
 
 def _listed(value: str | Sequence[str] | None) -> list[str]:
@@ -241,30 +213,30 @@ def _several(samplers: Samplers) -> Sequence[AnySampler]:
     return samplers if isinstance(samplers, Sequence) and not isinstance(samplers, str) else [samplers]
 
 
-def make_samplers(
+def _model_samplers(
+    spec: RunSpec,
     endpoints: Sequence[str],
     model: str | None,
-    *,
-    key: ServerKeys = None,
-    headers: Mapping[str, str] | None = None,
-    stream: bool = False,
-    timeout: float = 600.0,
-    batch_api: bool = False,
-    **local: Any,
+    key: ServerKeys,
+    headers: Mapping[str, str] | None,
+    local: Mapping[str, Any],
 ) -> list[Sampler]:
-    """A sampler for each endpoint, with a key for all or one for each; else the local model, with these settings."""
-    if batch_api and not endpoints:
+    """A sampler of the model for each endpoint, with a key for all or one for each; without endpoints the local one."""
+    if missing := set(spec.serving.headers) - set(headers or ()):
+        raise InputError(f"this run sends the header {min(missing)}, whose value is not kept: give it again.")
+    if spec.serving.batch_api and not endpoints:
         raise InputError("batch jobs need a provider: --endpoint URL. Engines without a server take files: --to FILE.")
     if not endpoints:
         return [LocalSampler(model, **local)]
     if model is None:
         raise InputError("an endpoint needs --model NAME: which of the server's models to ask.")
-    keys = endpoint_keys(endpoints, key)
-    if batch_api:
+    keys, timeout = endpoint_keys(endpoints, key), spec.serving.timeout
+    if spec.serving.batch_api:
         if len(endpoints) > 1:
             raise InputError(f"batch jobs go to one provider; got {len(endpoints)} endpoints.")
         provider = OpenAIBatches(endpoints[0], key=keys[0], headers=headers, timeout=timeout)
         return [BatchSampler(endpoints[0], model, provider, key=keys[0], headers=headers, timeout=timeout)]
+    stream = spec.confidence_kind is not None
     return [
         OpenAISampler(url, model, key=key, headers=headers, stream=stream, timeout=timeout)
         for url, key in zip(endpoints, keys, strict=True)
@@ -282,8 +254,8 @@ def endpoint_keys(endpoints: Sequence[str], key: ServerKeys) -> list[str | None]
 class LiveRun:
     """A run or stream that is at work; ``async with`` opens its samplers and closes all that it holds.
 
-    ``repeatable``: the same call again goes on with the stored run, and neither begins another nor adds to it. The
-    ``cache`` has traces of the store that other runs paid for; ``price`` is what those of this one cost in money.
+    ``repeatable``: the same call again goes on with the stored run. The ``cache`` has traces of the store that other
+    runs paid for; ``price`` is what those of this one cost in money.
     """
 
     def __init__(
@@ -302,7 +274,7 @@ class LiveRun:
         """The run in the store, once it has begun; none without a store."""
         self.repeatable, self.cache = repeatable, cache
         self.faults: Counter[str] = Counter({} if run is None else run.load("faults") or {})
-        """What went wrong on the way, and how often; nothing of it is lost in the counts."""
+        """What went wrong on the way, and how often."""
         self._store, self._stack, self._ledger = store, AsyncExitStack(), Ledger()
         self._totals = TraceTotals(price)
         self._driver: Driver | None = None
@@ -336,11 +308,11 @@ class LiveRun:
 
     @property
     def reused_words(self) -> str:
-        """Which runs paid for traces of this one, and what those had cost; nothing where none did."""
+        """Which runs paid for traces of this one, and what those had cost; empty where none did."""
         return self._totals.reused_words(self.allocator.told)
 
     def outage(self) -> Outage | None:
-        """Why no server serves now, and since when; ``None`` while one does."""
+        """Why no server serves now, and since when."""
         return None if self._driver is None else self._driver.fetcher.outage_state
 
     def drain(self) -> None:
@@ -367,7 +339,7 @@ class LiveRun:
         return list(dict.fromkeys(names))
 
     async def drive(self, driver: Driver, problems: AsyncIterable[Problem] | None = None) -> None:
-        """Run a driver to its end; whatever ends it, what went wrong is kept."""
+        """Run a driver to its end, and keep what went wrong."""
         try:
             async with self._ledger:
                 await driver.run(problems)

@@ -1,11 +1,11 @@
 """The one description of a run, in sections: on the command line, as keywords of Python, as JSON in a store.
 
-A field is declared once: its type, its default, its help text, what it may hold, and which verbs honour it. What a
-verb does not honour is refused (:meth:`RunSpec.check`) and never dropped.
+A field is declared once: type, default, help text, range, and the verbs that honour it. :meth:`RunSpec.check` refuses
+what a verb does not honour.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self, TypedDict, get_type_hints
@@ -29,7 +29,6 @@ TOP_LOGPROBS = 20
 MIN_SEEDS = 4096  # per question
 CONCURRENCY = 64  # traces in flight, where nobody says
 BATCH_HURRY, ARRIVING_HURRY = 0.25, 0.5  # of a list of questions, and of those that come one by one, where servers stop
-
 
 Reused = Literal["server", "model", "nothing"]
 """Whose traces of a store a run takes: the same server's, any server's of the same model name, nobody's."""
@@ -165,9 +164,9 @@ class PacingSpec:
 class ServingSpec:
     """Which models are asked, and how patiently.
 
-    ``models`` are those of a mixture, none where one model is asked. ``headers`` are the names of those that go with
-    every request: their values are never kept. The second try of a trace waits about ``backoff`` seconds, every
-    further one twice as long. A request asks for ``max_n`` traces at most.
+    ``models`` are several that vote together. ``headers`` are the names of those sent with every request: values are
+    never kept. The second try of a trace waits about ``backoff`` seconds, every further one twice as long. A request
+    asks for ``max_n`` traces at most.
     """
 
     title: ClassVar = "Model"
@@ -184,12 +183,7 @@ class ServingSpec:
         600.0, "How many seconds a request may take.", (*ASKING, "doctor"), MORE_THAN_0, operational=True, rare=True
     )
     tries: int = setting(
-        6,
-        "How many times a trace is tried before it counts as failed.",
-        ASKING,
-        AT_LEAST_1,
-        operational=True,
-        rare=True,
+        6, "How often a trace is tried before it counts as failed.", ASKING, AT_LEAST_1, operational=True, rare=True
     )
     backoff: float = setting(0.5, within=Interval(0, 60), operational=True)
     max_n: int = setting(16, within=AT_LEAST_1, verbs=("sample", "serve"), operational=True)
@@ -289,51 +283,47 @@ class RunSpec:
     keeping: KeepingSpec = field(default_factory=KeepingSpec)
 
     def __post_init__(self) -> None:
-        check_fields(self)
         spending, reading = self.spending, self.reading
-        for section in (spending, self.pacing, self.serving, reading, self.keeping):
-            check_fields(section)
+        for record in (self, spending, self.pacing, self.serving, reading, self.keeping):
+            check_fields(record)
         if reading.answer is not None:
             answer_types().accept(reading.answer)  # or refuses it
         if self.make_policy().sees == "traces" and reading.soft:
             raise InputError(f"{spending.policy} weighs traces itself; soft votes need a policy of votes, such as okg.")
         if spending.horizon is not None and spending.budget_window is not None:
-            raise InputError(
-                "a horizon is for a known number of questions, a window for a stream without an end. Take one."
-            )
+            raise InputError("a horizon is for a known number of questions, a window for an endless stream. Take one.")
 
     @classmethod
     def of(cls, **options: Any) -> Self:
-        """The spec that keywords say; an unknown one is refused with the name that comes closest."""
+        """The spec of these options."""
         return cls().with_options(**options)
 
     def with_options(self, **options: Any) -> Self:
-        """The same with some of its fields replaced, or whole sections.
+        """The same with some of its fields replaced, or whole sections; an unknown one is refused.
 
         >>> RunSpec().with_options(budjet=5)
         Traceback (most recent call last):
         pets.errors.InputError: there is no option 'budjet'; did you mean budget?
         """
-        values: dict[str, Any] = {}
-        changed: dict[str, Any] = {}
-        for name, value in options.items():
-            (changed if name in SECTIONS else values)[name] = value
-        check_option_names(values, SECTION_OF)
-        check_values(OPTION_HINTS, values)
-        if "budget" in values:
-            values["budget"] = str(values["budget"])
-        price = values.get("price")
+        sections = dict[str, Any]()
+        for name in SECTIONS:
+            sections[name] = options.pop(name, getattr(self, name))
+        check_option_names(options, SECTION_OF)
+        check_values(OPTION_HINTS, options)
+        if "budget" in options:
+            options["budget"] = str(options["budget"])
+        price = options.get("price")
         if isinstance(price, str):
-            values["price"] = TokenPrice.parse(price)
+            options["price"] = TokenPrice.parse(price)
         elif isinstance(price, Mapping):
-            del values["price"]
-            values["models"] = with_prices(values.get("models", self.serving.models), price)
-        sections: dict[str, dict[str, Any]] = {}
-        for name, value in values.items():
-            sections.setdefault(SECTION_OF[name], {})[name] = value
-        for section, own in sections.items():
-            changed[section] = replace(changed.get(section, getattr(self, section)), **own)
-        return replace(self, **changed)
+            del options["price"]
+            options["models"] = with_prices(options.get("models", self.serving.models), price)
+        changes: dict[str, dict[str, Any]] = {}
+        for name, value in options.items():
+            changes.setdefault(SECTION_OF[name], {})[name] = value
+        for section, own in changes.items():
+            sections[section] = replace(sections[section], **own)
+        return replace(self, **sections)
 
     def get(self, name: str) -> Any:
         """The field of that name, whichever section has it."""
@@ -346,21 +336,21 @@ class RunSpec:
         Traceback (most recent call last):
         pets.errors.InputError: soft is True, which `pets stream` does not honour, but solve: leave it out.
         """
-        for section, cls in SECTIONS.items():
-            for spec in fields(cls):
-                value = getattr(getattr(self, section), spec.name)
-                if value != default_of(spec) and not is_honoured(spec, verb):
-                    others = ", ".join(spec.metadata["verbs"])
-                    raise InputError(
-                        f"{spec.name} is {value!r}, which `pets {verb}` does not honour, but {others}: leave it out."
-                    )
+        unset = {section: cls() for section, cls in SECTIONS.items()}
+        for name, option in OPTIONS.items():
+            value = self.get(name)
+            if value != getattr(unset[SECTION_OF[name]], name) and not is_honoured(option, verb):
+                others = ", ".join(option.metadata["verbs"])
+                raise InputError(
+                    f"{name} is {value!r}, which `pets {verb}` does not honour, but {others}: leave it out."
+                )
         return self
 
     def to_plain(self) -> dict[str, dict[str, Any]]:
         """What JSON can hold; a policy or answer type that another process cannot make is refused."""
         plain: dict[str, dict[str, Any]] = {}
         for name, section in SECTION_OF.items():
-            plain.setdefault(section, {})[name] = _plain(getattr(getattr(self, section), name))
+            plain.setdefault(section, {})[name] = _plain(self.get(name))
         return plain
 
     @classmethod
@@ -400,15 +390,11 @@ class RunSpec:
         return instructed(problem, self.reading.answer) if self.reading.instruct else problem
 
     def prices(self, model: str) -> tuple[TokenPrice, ...]:
-        """What the tokens of each model cost, of ``model`` where it is one; none where a price is not known.
-
-        >>> RunSpec.of(models=(ModelShare("gpt-5"), ModelShare("b", 1, TokenPrice(1, 2)))).prices("")[1]
-        TokenPrice(prompt=1, output=2, batch=0.5, cached=None)
-        """
+        """What the tokens of each model cost, of ``model`` where it is one; none where a price is not known."""
         shares = self.serving.models or (ModelShare(model),)
-        shared = self.spending.price
-        prices = [price for share in shares if (price := price_of(share.name, share.price or shared)) is not None]
-        return tuple(prices) if len(prices) == len(shares) else ()
+        prices = [price_of(share.name, share.price or self.spending.price) for share in shares]
+        known = tuple(filter(None, prices))
+        return known if len(known) == len(shares) else ()
 
     def price_at_most(self, model: str) -> TokenPrice | None:
         """What tokens cost at most, whichever model takes a launch; ``None`` where a price is not known."""
@@ -446,14 +432,11 @@ class RunSpec:
 SECTIONS: dict[str, Any] = {section.name: section.default_factory for section in fields(RunSpec)}
 """The sections by name, each a frozen dataclass."""
 SECTION_OF = {spec.name: section for section, cls in SECTIONS.items() for spec in fields(cls)}
+OPTIONS: dict[str, Field[Any]] = {spec.name: spec for cls in SECTIONS.values() for spec in fields(cls)}
+"""Every field of the sections, by name."""
 OPTION_HINTS: Mapping[str, Any] = {
     name: hint for cls in (*SECTIONS.values(), RunOptions) for name, hint in get_type_hints(cls).items()
 }
-
-
-def default_of(spec: Field[Any]) -> Any:
-    """What a field holds where nothing is said."""
-    return spec.default if spec.default_factory is MISSING else spec.default_factory()
 
 
 def is_honoured(spec: Field[Any], verb: str) -> bool:
@@ -478,16 +461,14 @@ _named_policy = lru_cache(maxsize=64)(lambda spec: policies().accept(spec))
 def _plain(value: Any) -> Any:
     """A value of a spec as JSON holds it; of a policy that was fitted, its name and all that it learned."""
     if isinstance(value, AnswerType | Policy):
-        named = spec_of(value)
-        names = {cls: name for name, cls in policies().items()}
-        if named is None and isinstance(value, Policy) and type(value) in names:
-            return {"name": names[type(value)], "options": value.to_plain()}
-        if named is None:
-            raise InputError(
-                f"a run in a store is resumed by another process, which cannot make {value!r}. "
-                "Install it as an entry point of pets, or run without a store."
-            )
-        return named
+        if (spec := spec_of(value)) is not None:
+            return spec
+        if isinstance(value, Policy) and (name := policies().name_of(type(value))):
+            return {"name": name, "options": value.to_plain()}
+        raise InputError(
+            f"a run in a store is resumed by another process, which cannot make {value!r}. "
+            "Install it as an entry point of pets, or run without a store."
+        )
     if isinstance(value, TokenPrice | ModelShare):
         return asdict(value)
     if isinstance(value, tuple):

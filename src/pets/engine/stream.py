@@ -1,10 +1,9 @@
 """A stream of questions through the driver: several on their way at once, each answered as soon as it stops.
 
-Laws: every question that is taken in gets one answer; after :meth:`Stream.drain` nothing more is asked for, what is in
-flight comes back, and every open question is answered with what it has. A stream by windows may never end: a question
-that was answered is forgotten, all but its spend. With a store, a stream that was broken off is taken up where it
-stopped: what was paid for is not asked again, and a question whose answer may not have been handed over is answered
-again.
+Laws: every question that is taken in gets one answer; after :meth:`Stream.drain` nothing more is asked for, and every
+open question is answered when what is in flight is back. A stream by windows may never end: a question that was
+answered is forgotten, all but its spend. A stored stream that was broken off asks for nothing again that was paid for,
+and answers again a question whose answer may not have been handed over.
 """
 
 import asyncio
@@ -44,10 +43,8 @@ COLD_POLICY = "price:warmup=2"  # without a plan, where nobody names another
 
 
 def stream_budget(spec: RunSpec, model: str = "", problems: Sequence[Problem] | None = None) -> Budget:
-    """The budget: in all for a known number of questions, by windows without an end.
+    """The budget: in all for a known number of questions, else by windows.
 
-    >>> stream_budget(RunSpec.of(horizon=10)).total
-    160
     >>> stream_budget(RunSpec.of(budget="500", budget_window=50)).window
     Window(questions=50, amount=500)
     """
@@ -61,27 +58,24 @@ def stream_budget(spec: RunSpec, model: str = "", problems: Sequence[Problem] | 
 
 
 def plan_defaults(plan: StreamPlan | None) -> dict[str, Any]:
-    """The options that a stream has where its user says nothing of them: those of its plan, if it has one."""
-    if plan is None:
-        return {"policy": COLD_POLICY}
-    sizes = {plan.provenance.answer: plan.provenance.options}
-    budget = {"budget": f"{plan.mean_budget:.12g}x", "max_traces": plan.cap}
-    return {"policy": COLD_POLICY, "answer_sizes": sizes, **budget}
+    """The options of a stream that its user may replace: its plan's, if it has one."""
+    options: dict[str, Any] = {"policy": COLD_POLICY}
+    if plan is not None:
+        options |= {"budget": f"{plan.mean_budget:.12g}x", "max_traces": plan.cap}
+        options["answer_sizes"] = {plan.provenance.answer: plan.provenance.options}
+    return options
 
 
 def planned(
     spec: RunSpec, plan: StreamPlan | None, sources: Sources, problems: Sequence[Problem] | None = None
 ) -> RunSpec:
-    """The spec with the policy that a plan makes for its budget; without a plan its own, which learns from the stream.
-
-    A budget in tokens or money gets a token limit per trace: its own, else the servers'.
-    """
+    """The spec with the policy of a plan, else its own, which learns from the stream; with a token limit per trace."""
     spec = bounded_spec(spec, problems, sources.samplers)
     leave = left_by_windows(stream_budget(spec, sources.model, problems))
-    if plan is not None:
-        return spec.with_options(policy=plan.policy(use_up=True, leave=leave))
     policy = spec.make_policy()
-    if isinstance(policy, PriceRule):
+    if plan is not None:
+        policy = plan.policy(use_up=True, leave=leave)
+    elif isinstance(policy, PriceRule):
         policy = replace(policy, use_up=True, leave=leave, cold=True)
     return spec.with_options(policy=policy)
 
@@ -110,11 +104,10 @@ def _horizon(spec: RunSpec, problems: Sequence[Problem] | None) -> int | None:
 class Stream(LiveRun):
     """One stream; ``async with Stream(...) as stream: await stream.run(problems)``.
 
-    ``on_answer`` gets each answer at once, in the order in which they come about. ``drift`` is shown the warm-up
-    patterns. ``source`` names where the questions come from, if that is known: the same stream of the same source is
-    refused while another process works on it in this ``store``. ``problems`` are the questions where they are known
-    beforehand, as those of a file: they tell the horizon and the longest prompt. ``budget`` is that of
-    :func:`stream_budget`, where it was worked out already. ``past`` is a run that is taken up (:meth:`resume`).
+    ``on_answer`` is called with each answer as soon as it is there. ``drift`` watches the warm-up patterns. ``source``
+    names where the questions come from: the same stream of the same source is refused while another process works on
+    it in this ``store``. ``problems`` are the questions where all are known, as those of a file. ``budget`` is that of
+    :func:`stream_budget` if not given. ``past`` is a run that is taken up (:meth:`resume`).
     """
 
     def __init__(
@@ -137,10 +130,9 @@ class Stream(LiveRun):
         self.drift = drift
         self._on_answer = on_answer
         self._known = set() if past is None else {problem.id for problem in past.problems}  # of an earlier time
+        budget = budget or stream_budget(spec, sources.model, problems)
         try:
-            self._driver = self._assembled(
-                budget or stream_budget(spec, sources.model, problems), store, name, source, past
-            )
+            self._driver = self._assembled(budget, store, name, source, past)
         except BaseException:
             self.close()
             raise
@@ -149,8 +141,8 @@ class Stream(LiveRun):
         self, budget: Budget, store: str | Path | None, name: str, source: str | None, past: OpenedRun | None
     ) -> Driver:
         """The driver; a new stream is in its store by then."""
-        spec, judge = self.spec, judge_of((), self.spec.reading.answer)
-        if not budget.currency.counts_traces and judge is not None:
+        spec = self.spec
+        if not budget.currency.counts_traces and judge_of((), spec.reading.answer) is not None:
             raise InputError("a stream that is judged counts traces: give its budget without a unit.")
         seed, horizon = spec.serving.seed, spec.spending.horizon
         allocator = Allocator(spec.make_policy(), budget, horizon=horizon, seed=seed, hurry=0.0)
@@ -182,10 +174,9 @@ class Stream(LiveRun):
         hurry: float | None = None,
         drift: Drift | None = None,
     ) -> Self:
-        """The stream of that number, or the last, taken up where it stopped.
+        """The stream of that number, or the last, taken up where it stopped, as :meth:`pets.engine.run.Engine.resume`.
 
-        Questions that were not answered are asked on; those that come again are not asked again. The rest is as of a
-        batch (:meth:`pets.engine.run.Engine.resume`).
+        Questions that were not answered are asked on; those that come again are not asked again.
         """
         changes = {"keep_going": keep_going or None, "concurrency": concurrency, "hurry": hurry}
         past = reopen_run(store, run, servers, verb="stream", answer=answer, budget=budget, changes=changes)
@@ -194,7 +185,7 @@ class Stream(LiveRun):
         return cls(past.spec, past.sources, on_answer, budget=whole, drift=drift, past=past)
 
     async def run(self, problems: AsyncIterable[Problem]) -> None:
-        """Until the questions end and all are answered, or until :meth:`drain`."""
+        """Answer questions until they end, or until :meth:`drain`."""
         driver, run = self.driver, self.stored_run
         driver.check_ready()
         driver.allocator.hurry_by(await hurry_of(self.spec.pacing.hurry, self.sources.samplers, ARRIVING_HURRY))
@@ -213,16 +204,15 @@ class Stream(LiveRun):
         )
 
     def _answered(self, answer: Answer, question: OpenQuestion | None) -> None:
-        if question is not None:
-            self._watch(question.warmup)
+        self._watch(question)
         self._on_answer(answer)
 
-    def _watch(self, warmup: int | None) -> None:
-        if self.drift is not None and warmup is not None:
-            self.drift.see(warmup)
+    def _watch(self, question: OpenQuestion | None) -> None:
+        if self.drift is not None and question is not None and question.warmup is not None:
+            self.drift.see(question.warmup)
 
     def _adopt(self, past: OpenedRun, wiring: Wiring) -> Sequence[PendingLaunches]:
-        """Everything that was paid for; answered questions are over, the others are opened again."""
+        """Take in what was paid for; answered questions are over, the others are opened again."""
         run, questions, allocator = past.run, wiring.questions, wiring.allocator
         assert run is not None
         asked = {problem.id: questions.make(problem, position) for position, problem in enumerate(past.problems)}
@@ -234,7 +224,7 @@ class Stream(LiveRun):
                 asked[id].add(trace)
         for id, question in asked.items():
             if id in answered:
-                self._watch(question.warmup)
+                self._watch(question)
                 allocator.withdraw(id)
             else:
                 questions.open(question)
@@ -242,10 +232,7 @@ class Stream(LiveRun):
 
 
 class RecordedStream(Sampler):
-    """A question's traces in the order of a draw, by launch number; past the last one they begin again.
-
-    ``cap`` is that of the seeds that the stream is driven with: it tells the launch from the seed.
-    """
+    """A question's recorded traces by launch number, which is ``seed % cap``; past the last one they begin again."""
 
     def __init__(self, traces: Mapping[str, Sequence[Trace]], cap: int) -> None:
         self._traces, self._cap = traces, cap
@@ -257,8 +244,7 @@ class RecordedStream(Sampler):
             raise RefusedError(f"nothing was recorded for question {prompt.content!r}; ask what the pool holds.")
         await asyncio.sleep(0)  # as a model would, it lets others go on
         first = seed % self._cap
-        path = [traces[number % len(traces)] for number in range(first, first + n)]
         return [
             Completion(trace.answer or "", "stop" if trace.answer else "length", trace.tokens, trace.prompt_tokens)
-            for trace in path
+            for trace in (traces[number % len(traces)] for number in range(first, first + n))
         ]

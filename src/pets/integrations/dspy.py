@@ -44,12 +44,12 @@ class Normalized(AnswerType):
 
 
 class Vote(dspy.Module):  # type: ignore[misc]
-    """Samples ``module`` under one budget for all calls; ``field`` of its predictions is what is voted on.
+    """Samples ``module`` under one budget for all calls, and votes on ``field`` of its predictions.
 
     ``budget`` is "8x" (samples per call on average, over windows of 100 calls) or a number of samples per window;
     ``options`` are those of :class:`pets.Voter`, such as ``policy``, ``max_traces`` and ``horizon``. The prediction is
-    the first sample with the winning answer; its ``vote`` is the :class:`pets.Answer` with votes and certificate.
-    Language models get a rollout id with every sample, so that no cache answers twice.
+    the first sample with the winning answer; its ``vote`` is the :class:`pets.Answer`. Language models get a rollout id
+    with every sample, so that no cache answers twice.
     """
 
     def __init__(

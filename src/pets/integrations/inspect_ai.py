@@ -1,9 +1,8 @@
 """One budget instead of fixed epochs: PETS decides which epochs of an inspect_ai task are run.
 
-inspect_ai goes through the samples of a task epoch after epoch, and asks its early-stopping manager about each: run it,
-or not? :class:`TraceBudget` says yes where a trace is worth most: each pass over the samples has
-its share of the budget, and the index at which the share ends is the price of the pass. An epoch is a trace.
-:func:`vote` scores a sample by the vote over its epochs.
+inspect_ai goes through the samples of a task epoch after epoch and asks its early-stopping manager whether to run each.
+:class:`TraceBudget` says yes where a trace is worth most: each pass over the samples has its share of the budget, and
+the index at which the share ends is the price of the pass. :func:`vote` scores a sample by the vote over its epochs.
 
 >>> from inspect_ai import Epochs, Task
 >>> from inspect_ai.dataset import Sample
@@ -20,20 +19,7 @@ from functools import cache
 import anyio
 from anyio.to_thread import run_sync
 
-from pets import (
-    Allocator,
-    Amount,
-    AnswerType,
-    Budget,
-    InputError,
-    Launch,
-    Policy,
-    Question,
-    StateError,
-    Trace,
-    make_answer_type,
-    make_policy,
-)  # fmt: skip
+import pets
 
 try:
     from inspect_ai.dataset import Sample
@@ -43,7 +29,7 @@ try:
     from inspect_ai.util import EarlyStop
     from pydantic import JsonValue
 except ModuleNotFoundError:
-    raise InputError('inspect_ai is not installed. Try: pip install "pets-llm[inspect]"') from None
+    raise pets.InputError('inspect_ai is not installed. Try: pip install "pets-llm[inspect]"') from None
 
 SampleId = str | int
 SampleEpoch = tuple[str, int]
@@ -55,9 +41,8 @@ class TraceBudget:
     """The early-stopping manager of one task: one budget for all its samples, spent where it changes their vote.
 
     ``budget`` is "8x" (traces per sample, on average) or a number of traces in all; the task's epochs are the most that
-    one sample gets, and should be several times the mean. ``policy`` is any that looks at votes. ``answer`` is the
-    answer type that reads what the scorer calls the answer of an epoch; ``scorer`` names the scorer, the task's first
-    if not given.
+    one sample gets, and should be several times the mean. ``policy`` is any that looks at votes, ``answer`` the answer
+    type that reads the scorer's answers, ``scorer`` the name of the scorer: the task's first if not given.
 
     An epoch that fails, or that its scorer reads no answer from, costs a trace and casts no vote. The log's
     ``results.early_stopping.metadata`` has the vote and the certificate of every sample.
@@ -67,17 +52,15 @@ class TraceBudget:
         self,
         budget: str | int,
         *,
-        policy: str | Policy = "okg",
-        answer: str | AnswerType = "text",
+        policy: str | pets.Policy = "okg",
+        answer: str | pets.AnswerType = "text",
         scorer: str | None = None,
     ) -> None:
-        self._amount = Amount.parse(str(budget))
+        self._amount = pets.Amount.parse(str(budget))
         self._amount.traces(0)  # or refuses tokens and money
-        self._policy = make_policy(policy) if isinstance(policy, str) else policy
+        self._policy = pets.make_policy(policy) if isinstance(policy, str) else policy
         if self._policy.sees == "traces" or self._policy.waves:
-            raise InputError(
-                f"inspect_ai gives votes, one epoch at a time; {policy!r} needs more. Choose okg or price."
-            )
+            raise pets.InputError(f"inspect_ai gives votes, one by one; {policy!r} needs more. Choose okg or price.")
         self._answer = _answer_type(answer)
         self._scorer = scorer
         self._votes: _TaskVotes | None = None
@@ -87,34 +70,34 @@ class TraceBudget:
         before = None if self._votes is None else self._votes.task
         attempts = before is not None and (before.task_id, before.model) == (task.task_id, task.model)
         if before is not None and before.eval_id in _running and not attempts:
-            raise StateError("this TraceBudget is in use; give every task, and every model, one of its own.")
+            raise pets.StateError("this TraceBudget is in use; give every task, and every model, one of its own.")
         if task.config.log_samples is False:
-            raise InputError("inspect_ai asks no early stopping without a log of samples; leave out log_samples=False.")
+            raise pets.InputError("early stopping needs a log of samples; leave out log_samples=False.")
         if task.config.retry_on_error:
-            raise InputError(
+            raise pets.InputError(
                 "retry_on_error would pay for epochs that no budget knows; leave it out and set fail_on_error=False: "
                 "an epoch that fails costs a trace, and the next one takes its place."
             )
-        budget = Budget(self._amount.traces(len(samples)), cap=epochs)
+        budget = pets.Budget(self._amount.traces(len(samples)), cap=epochs)
         questions = []
         for sample in samples:
             choices = len(sample.choices or ())  # a closed set of answers
-            questions.append(Question(str(sample.id), options=choices if choices >= 2 else self._answer.options))
-        self._votes = _TaskVotes(task, Allocator(self._policy, budget, questions), self._answer, epochs)
+            questions.append(pets.Question(str(sample.id), options=choices if choices >= 2 else self._answer.options))
+        self._votes = _TaskVotes(task, pets.Allocator(self._policy, budget, questions), self._answer, epochs)
         _running[task.eval_id] = self._votes
         _listen()
         return "pets"
 
     async def schedule_sample(self, id: SampleId, epoch: int) -> EarlyStop | None:
-        """``None`` to run this epoch, paid from the budget; a pass waits until most of the earlier ones are back."""
+        """``None`` to run this epoch, paid from the budget; a pass waits for most of the earlier ones."""
         if await self._task.launch(str(id), epoch):
             return None
         return EarlyStop(id=id, epoch=epoch, reason="a trace is worth more elsewhere")
 
     async def complete_sample(self, id: SampleId, epoch: int, scores: dict[str, SampleScore]) -> None:
-        """Count the vote of an epoch; one that ``inspect eval-retry`` brings from an earlier log is used when due."""
+        """Count the vote of an epoch; one from an earlier log (``inspect eval-retry``) is used when due."""
         if self._scorer is not None and self._scorer not in scores:
-            raise InputError(f"there is no scorer {self._scorer!r}; this task has {', '.join(scores)}.")
+            raise pets.InputError(f"there is no scorer {self._scorer!r}; this task has {', '.join(scores)}.")
         score = scores[self._scorer] if self._scorer is not None else next(iter(scores.values()), None)
         await self._task.complete(str(id), epoch, None if score is None else score.score.answer)
 
@@ -125,7 +108,7 @@ class TraceBudget:
     @property
     def _task(self) -> "_TaskVotes":
         if self._votes is None:
-            raise StateError("this TraceBudget has no task; give it to Task(early_stopping=...).")
+            raise pets.StateError("this TraceBudget has no task; give it to Task(early_stopping=...).")
         return self._votes
 
 
@@ -133,8 +116,7 @@ class TraceBudget:
 def vote(answer: str = "text") -> ScoreReducer:
     """Reduces epochs to the score of the answer that most of them gave; a tie goes to the answer that came first.
 
-    ``answer`` is the answer type that says which answers are the same, as that of :class:`TraceBudget`. A sample that
-    no epoch answered keeps the score of its first.
+    ``answer`` is the answer type, as that of :class:`TraceBudget`. A sample without answers keeps its first score.
 
     >>> traces = [Score(value="I", answer="5"), Score(value="C", answer="4"), Score(value="C", answer="4.0")]
     >>> vote("number")(traces).value
@@ -154,13 +136,13 @@ def vote(answer: str = "text") -> ScoreReducer:
 class _TaskVotes:
     """One evaluation: the allocator, and which of its launches runs as which epoch."""
 
-    def __init__(self, task: EvalSpec, allocator: Allocator, answer_type: AnswerType, epochs: int) -> None:
+    def __init__(self, task: EvalSpec, allocator: pets.Allocator, answer_type: pets.AnswerType, epochs: int) -> None:
         self.task, self.model, self.epochs = task, task.model, epochs
         self._allocator, self._answer_type = allocator, answer_type
         self._pass = 0  # the epoch that samples are asked for now
         self._size = len(allocator.verdicts())
-        self._granted: defaultdict[str, deque[Launch]] = defaultdict(deque)
-        self._in_flight: dict[SampleEpoch, Launch] = {}
+        self._granted: defaultdict[str, deque[pets.Launch]] = defaultdict(deque)
+        self._in_flight: dict[SampleEpoch, pets.Launch] = {}
         self._asked: set[SampleEpoch] = set()
         self._kept: defaultdict[str, deque[str | None]] = defaultdict(deque)  # answers of an earlier log, not used yet
         self._tokens: dict[SampleEpoch, int] = {}
@@ -202,7 +184,7 @@ class _TaskVotes:
             for _ in range(number - self._use_kept(sample)):
                 self._allocator.take_back(self._granted[sample].pop())
 
-    def _ask(self, traces: int) -> list[Launch]:
+    def _ask(self, traces: int) -> list[pets.Launch]:
         launches = self._allocator.ask(max(0, traces))
         for launch in launches:
             self._granted[launch.question].append(launch)
@@ -222,7 +204,7 @@ class _TaskVotes:
         return used
 
     async def complete(self, sample: str, epoch: int, answer: str | None) -> None:
-        """Count what an epoch answered. What was never asked about comes from an earlier log."""
+        """Count what an epoch answered; one that was never asked about comes from an earlier log."""
         form = None if answer is None else self._answer_type.extract(answer)
         if form is not None:
             async with self._comparing:  # comparing formulas takes a while, so it is done in a thread
@@ -235,7 +217,7 @@ class _TaskVotes:
             self._use_kept(sample)
 
     async def end(self, sample: EvalSample) -> None:
-        """Note the tokens of an epoch that has ended; one that failed is told here, for it has no scores to come."""
+        """Note the tokens of an epoch that has ended; one that failed is told here: no scores will come."""
         key = str(sample.id), sample.epoch
         if usage := sample.model_usage.get(self.model):
             self._tokens[key] = usage.output_tokens
@@ -247,9 +229,9 @@ class _TaskVotes:
         if launch := self._in_flight.pop((sample, epoch), None):
             self._count(launch, form, self._tokens.pop((sample, epoch), 0))
 
-    def _count(self, launch: Launch, form: str | None, tokens: int) -> None:
+    def _count(self, launch: pets.Launch, form: str | None, tokens: int) -> None:
         label = None if form is None else self._classes[launch.question].find(form)
-        self._allocator.tell(Trace(launch.question, launch.number, label, tokens=tokens))
+        self._allocator.tell(pets.Trace(launch.question, launch.number, label, tokens=tokens))
         self._changed.set()
         self._changed = anyio.Event()
 
@@ -294,9 +276,9 @@ def _listen() -> None:
                 del _running[eval_id]
 
 
-def _answer_type(answer: str | AnswerType) -> AnswerType:
+def _answer_type(answer: str | pets.AnswerType) -> pets.AnswerType:
     """The answer type; one that must ask a model, or see traces first, is of no use here."""
-    answer_type = make_answer_type(answer) if isinstance(answer, str) else answer
+    answer_type = pets.make_answer_type(answer) if isinstance(answer, str) else answer
     if answer_type.asks_model or answer_type.chosen_from_traces:
-        raise InputError(f"answers of inspect_ai are not read by {answer!r}; choose number, math, choice or text.")
+        raise pets.InputError(f"answers of inspect_ai are not read by {answer!r}; choose number, math, choice or text.")
     return answer_type

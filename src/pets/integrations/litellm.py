@@ -9,9 +9,8 @@ In the proxy's configuration ``model: pets/NAME`` votes over the group NAME, wit
     litellm_settings:
       custom_provider_map: [{provider: pets, custom_handler: pets.integrations.litellm.handler}]
 
-Every trace is a request to the group by the proxy's own router, with the key of who asked: LiteLLM logs and charges
-each as any other, and the answer itself costs nothing more. ``litellm.acompletion(model="pets/gpt-4o-mini")`` asks
-the model itself where there is no proxy.
+Every trace is a request of the proxy's own router with the key of who asked: LiteLLM logs and charges each, and the
+answer itself costs nothing more. Without a proxy, ``litellm.acompletion(model="pets/gpt-4o-mini")`` asks the model.
 """
 
 import asyncio
@@ -20,21 +19,7 @@ from collections.abc import AsyncIterator, Mapping
 from itertools import count
 from typing import Any
 
-from pets import (
-    Answer,
-    BudgetError,
-    BusyError,
-    Completion,
-    InputError,
-    PetsError,
-    Problem,
-    Prompt,
-    RefusedError,
-    Sampler,
-    SamplerError,
-    Sampling,
-    Voter,
-)
+import pets
 
 try:
     import litellm
@@ -42,7 +27,7 @@ try:
     from litellm.llms.custom_llm import CustomLLMError
     from litellm.types.utils import GenericStreamingChunk, Usage
 except ModuleNotFoundError:
-    raise InputError('litellm is not installed. Try: pip install "pets-llm[litellm]"') from None
+    raise pets.InputError('litellm is not installed. Try: pip install "pets-llm[litellm]"') from None
 
 BUDGET = "8x"  # where the model's info says none
 REFUSED = ("tools", "functions", "n", "logprobs", "modalities")  # of a request: a vote is over one text for each trace
@@ -55,7 +40,7 @@ class VoteProvider(CustomLLM):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._voters: dict[str, tuple[Voter, _RouterSampler]] = {}
+        self._voters: dict[str, tuple[pets.Voter, _RouterSampler]] = {}
         self._numbers = count()
 
     async def acompletion(
@@ -83,7 +68,9 @@ class VoteProvider(CustomLLM):  # type: ignore[misc]
             provider_specific_fields={"pets": metadata},
         )
 
-    async def _vote(self, model: str, messages: list[Any], request: Mapping[str, Any]) -> tuple[Answer, dict[str, Any]]:
+    async def _vote(
+        self, model: str, messages: list[Any], request: Mapping[str, Any]
+    ) -> tuple[pets.Answer, dict[str, Any]]:
         """The vote, and what clients and callbacks are told of it."""
         fields = {name: value for name, value in request["optional_params"].items() if name not in OWN}
         if refused := [name for name in REFUSED if fields.get(name) and (name, fields[name]) != ("n", 1)]:
@@ -91,19 +78,19 @@ class VoteProvider(CustomLLM):  # type: ignore[misc]
         id = f"request {next(self._numbers)}"
         try:
             voter, sampler = await self._voter(model, request["litellm_params"])
-            prompt = Prompt.of_body({"messages": messages, **fields}, sender=id)
+            prompt = pets.Prompt.of_body({"messages": messages, **fields}, sender=id)
             calls = sampler.calls[id] = _Calls(dict(request["litellm_params"].get("metadata") or {}))
             try:
-                answer = await voter.ask(Problem(id, prompt, "auto"))
+                answer = await voter.ask(pets.Problem(id, prompt, "auto"))
             finally:
                 del sampler.calls[id]
-        except PetsError as error:
+        except pets.PetsError as error:
             raise CustomLLMError(_status(error), str(error)) from error
         shown = ("answer", "votes", "certificate", "traces", "no_answer", "error")
         metadata = {name: getattr(answer, name) for name in shown}
         return answer, metadata | {"votes": dict(answer.votes), "cost": calls.cost}
 
-    async def _voter(self, model: str, litellm_params: Mapping[str, Any]) -> tuple[Voter, "_RouterSampler"]:
+    async def _voter(self, model: str, litellm_params: Mapping[str, Any]) -> tuple[pets.Voter, "_RouterSampler"]:
         """The voter of a deployment. Its settings are the model's info alone, which no client can send."""
         info = (litellm_params.get("metadata") or {}).get("model_info") or {}
         settings = {"budget": BUDGET, "open_questions": 1 << 16, **(info.get("pets") or {})}
@@ -111,8 +98,8 @@ class VoteProvider(CustomLLM):  # type: ignore[misc]
         if place not in self._voters:
             sampler = _RouterSampler(model)
             try:
-                self._voters[place] = Voter(sampler=sampler, **settings), sampler
-            except PetsError as error:
+                self._voters[place] = pets.Voter(sampler=sampler, **settings), sampler
+            except pets.PetsError as error:
                 raise CustomLLMError(500, f"model_info of pets/{model}: {error}") from error
             await self._voters[place][0].__aenter__()
         return self._voters[place]
@@ -125,7 +112,7 @@ class _Calls:
         self.metadata, self.cost = metadata, 0.0
 
 
-class _RouterSampler(Sampler):
+class _RouterSampler(pets.Sampler):
     """Asks a model group of the proxy, or a model where there is none; ``calls`` are the requests under way, by id."""
 
     def __init__(self, model: str) -> None:
@@ -133,15 +120,15 @@ class _RouterSampler(Sampler):
         self.calls: dict[str, _Calls] = {}
         self._model = model
 
-    async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
+    async def sample(self, prompt: pets.Prompt, n: int, seed: int, sampling: pets.Sampling) -> list[pets.Completion]:
         """One request for each trace: few providers take ``n``."""
         outcomes = await asyncio.gather(*(self._complete(prompt) for _ in range(n)), return_exceptions=True)
-        completions = [outcome for outcome in outcomes if isinstance(outcome, Completion)]
+        completions = [outcome for outcome in outcomes if isinstance(outcome, pets.Completion)]
         if not completions:
             raise next(outcome for outcome in outcomes if isinstance(outcome, BaseException))
         return completions
 
-    async def _complete(self, prompt: Prompt) -> Completion:
+    async def _complete(self, prompt: pets.Prompt) -> pets.Completion:
         calls, proxy = self.calls[prompt.sender], sys.modules.get("litellm.proxy.proxy_server")
         router = None if proxy is None else proxy.llm_router
         try:
@@ -153,29 +140,29 @@ class _RouterSampler(Sampler):
         calls.cost += reply._hidden_params.get("response_cost") or 0.0
         choice, usage = reply.choices[0], reply.usage
         text = choice.message.content or ""
-        return Completion(text, choice.finish_reason or "stop", usage.completion_tokens, usage.prompt_tokens)
+        return pets.Completion(text, choice.finish_reason or "stop", usage.completion_tokens, usage.prompt_tokens)
 
 
-def _sampler_error(error: Exception) -> SamplerError:
+def _sampler_error(error: Exception) -> pets.SamplerError:
     """What a failed request means for a vote."""
     status = getattr(error, "status_code", None)
     if status in BUSY_STATUSES:
-        return BusyError(str(error), status=status)
+        return pets.BusyError(str(error), status=status)
     if isinstance(status, int) and 400 <= status < 500:
-        return RefusedError(str(error), status=status)
-    return SamplerError(str(error), status=status)
+        return pets.RefusedError(str(error), status=status)
+    return pets.SamplerError(str(error), status=status)
 
 
-def _status(error: PetsError) -> int:
+def _status(error: pets.PetsError) -> int:
     """The HTTP status of a vote that came to nothing."""
-    if isinstance(error, BudgetError):
+    if isinstance(error, pets.BudgetError):
         return 429
-    if isinstance(error, SamplerError):
-        return error.status or (503 if isinstance(error, BusyError) else 502)
+    if isinstance(error, pets.SamplerError):
+        return error.status or (503 if isinstance(error, pets.BusyError) else 502)
     return 400
 
 
-def _usage(answer: Answer) -> Usage:
+def _usage(answer: pets.Answer) -> Usage:
     total = answer.prompt_tokens + answer.tokens
     return Usage(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.tokens, total_tokens=total)
 

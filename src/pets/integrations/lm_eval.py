@@ -1,15 +1,14 @@
 """lm-evaluation-harness pays for the repeats that can change a vote: a model ``pets`` over any of its models.
 
 A task with ``repeats: 16`` whose filter ends in ``majority_vote`` asks every question 16 times. This model asks the
-inner one for as many of them as the budget pays for, in a few batches, each where it changes votes, and fills the rest
-with copies of a trace of the answer that leads: the task's own filter then gives the vote over the traces that were
-sampled. A copy begins (or ends) with :data:`NOT_SAMPLED`, by which `pets pools` leaves it out.
+inner one for as many as the budget pays for, in a few batches, each where it changes votes, and fills the rest with
+copies of a trace of the leading answer: the task's own filter then gives the vote over the traces that were sampled. A
+copy begins (or ends) with :data:`NOT_SAMPLED`, by which `pets pools` leaves it out.
 
     python -m pets.integrations.lm_eval run --model pets --tasks maj16 --model_args \\
         inner=local-chat-completions,budget=5x,model=my-model,base_url=http://localhost:8000/v1/chat/completions
 
-That is lm-eval's own command line; lm-eval finds no models in other packages by itself. In Python, import this module
-and give ``lm_eval.simple_evaluate`` the model's name.
+In Python, import this module and give ``lm_eval.simple_evaluate`` the model's name.
 """
 
 import logging
@@ -126,10 +125,6 @@ class _Document:
     answers: list[str] = field(default_factory=list)
     copies: dict[str, str] = field(default_factory=dict)  # of the first trace with each answer
 
-    def fill(self, answer: str) -> None:
-        """Give the clones that were not sampled copies of a trace with the answer."""
-        self.texts += [self.copies[answer]] * (len(self.clones) - len(self.texts))
-
 
 class _TaskVotes:
     """The documents of one task, and how its filter reads and counts their texts."""
@@ -154,7 +149,7 @@ class _TaskVotes:
         for number, document in documents.items():
             answer = allocator.verdict(str(number)).answer
             assert answer is not None  # the first wave has one of each
-            document.fill(answer)
+            document.texts += [document.copies[answer]] * (len(document.clones) - len(document.texts))
             if Counter(self._answers(document, document.texts)).most_common(1)[0][0] != answer:
                 raise InputError(f"{self.name}: its filter reads a text otherwise beside others; pets cannot fill up.")
         clones = sum(len(document.clones) for document in self.documents)

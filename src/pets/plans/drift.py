@@ -30,14 +30,11 @@ JEFFREYS = 0.5  # Jeffreys' pseudo-count
 FORGET_LOG_EVIDENCE = -30.0  # the log evidence at which a start is forgotten: that can only lower the mixture
 MAX_STARTS = 256  # starts that are followed; of more, the least likely is forgotten
 
-
 OnAlarm = Callable[["Drift"], None] | None
 
 
 class Drift:
     """Watches the warm-up patterns of a stream; ``rate`` is the chance of an alarm, ever, where nothing has changed.
-
-    ``on_alarm`` is called with it when it raises the alarm, once.
 
     >>> drift = Drift(shares=(0.7, 0.2, 0.05, 0.04, 0.01), questions=100)
     >>> for pattern in [0, 0, 1] * 20 + [4] * 20:
@@ -48,10 +45,8 @@ class Drift:
 
     def __init__(self, shares: tuple[float, ...], questions: int, rate: float = 0.01, on_alarm: OnAlarm = None) -> None:
         if len(shares) != len(PATTERNS) or not 0.0 < rate < 1.0 or questions < 1:
-            raise InputError(
-                f"a drift alarm takes {len(PATTERNS)} shares, at least 1 training question and a rate between 0 and 1; "
-                f"got {len(shares)}, {questions} and {rate}."
-            )
+            expected = f"{len(PATTERNS)} shares, at least 1 training question and a rate between 0 and 1"
+            raise InputError(f"a drift alarm takes {expected}; got {len(shares)}, {questions} and {rate}.")
         self.shares = shares
         self.rate, self.on_alarm = rate, on_alarm
         self.seen = 0
@@ -69,18 +64,16 @@ class Drift:
         return cls(plan.grid.shares, plan.provenance.questions, rate, on_alarm)
 
     def see(self, pattern: int) -> None:
-        """A question's warm-up is in and shows this pattern: its place in ``PATTERNS``."""
+        """Take in a question's warm-up pattern, by its place in ``PATTERNS``; the first alarm calls ``on_alarm``."""
         if not 0 <= pattern < len(PATTERNS):
             raise InputError(f"pattern {pattern}; expected a place among the {len(PATTERNS)} warm-up patterns.")
         if self.seen % START_EVERY == 0:
             self._starts += 1
             self._evidence = np.append(self._evidence, -math.log(self._starts * (self._starts + 1)))
             self._hits = np.vstack([self._hits, np.zeros(len(PATTERNS))])
-        null = math.log(self._null[pattern] / self._null.sum())
-        self._evidence += np.log(
-            (JEFFREYS + self._hits[:, pattern]) / (JEFFREYS * len(PATTERNS) + self._hits.sum(axis=1))
-        )
-        self._evidence -= null
+        chances = (JEFFREYS + self._hits[:, pattern]) / (JEFFREYS * len(PATTERNS) + self._hits.sum(axis=1))
+        self._evidence += np.log(chances)
+        self._evidence -= math.log(self._null[pattern] / self._null.sum())
         self._hits[:, pattern] += 1
         self._null[pattern] += 1
         self._counts[pattern] += 1
@@ -97,7 +90,7 @@ class Drift:
 
     @property
     def log_evidence(self) -> float:
-        """log of the mixture now; starts that are yet to come count 1 each."""
+        """log of the mixture; starts that are yet to come count 1 each."""
         return float(np.logaddexp(np.logaddexp.reduce(self._evidence), -math.log(self._starts + 1)))
 
     @property
@@ -112,7 +105,7 @@ class Drift:
 
     @property
     def words(self) -> str:
-        """What an alarm says to a person."""
+        """The alarm for a person."""
         return (
             f"Drift: after {self.seen:,} questions the warm-up patterns no longer fit the plan "
             f"(p = {self.p_value:.2g}). The budget is kept; fit a new plan on recent answers to spend it well."

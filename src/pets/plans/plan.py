@@ -1,8 +1,7 @@
 """StreamPlan: difficulty grids, curves, budgets, prices and the prior; its file; and fitting it to a training pool.
 
-The numbers are those of :mod:`pets.core.grid`, :mod:`pets.core.price` and :mod:`pets.core.prior`; a plan holds them
-together, with where they come from, so that they can be read, kept and handed to a service. Its file is JSON that a
-person can read, with a version that a later pets can tell:
+The numbers are those of :mod:`pets.core.grid`, :mod:`pets.core.price` and :mod:`pets.core.prior`. The file is JSON that
+a person can read:
 
 {"format": "pets-plan", "version": 1, "mean_budget", "rounds", "cap", "zone", "rho",
  "grids": [{"pattern", "share", "a", "b", "voting", "low", "high"}, ...],
@@ -17,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pets._version import __version__
 from pets.arguments import check_fields
@@ -39,13 +38,12 @@ SLACK_DIVISOR = 50  # a window may leave 1 / 50 of its budget to the next
 SHARE_TOLERANCE = 1e-6  # how far written shares may be from adding up to 1
 MAX_TRACES = 64  # of a question, unless the user says otherwise
 
+Number = TypeVar("Number", int, float)
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a plan comes from: the pool, how its answers were read, and with what.
-
-    ``options`` is the size of a closed answer set. ``digest`` tells whether two plans saw the same answers.
-    """
+    """The pool that a plan was fitted to, and how its answers were read; ``options`` is a closed answer set's size."""
 
     pool: str
     questions: int
@@ -68,11 +66,10 @@ class Provenance:
 class StreamPlan:
     """A plan for a stream of questions at ``mean_budget`` traces each, in ``rounds`` batches after the warm-up.
 
-    ``grid`` holds share, curve and voting chance of each warm-up pattern (easiest first); ``budgets``
-    what the greedy plan gives them at the mean budget; ``prices`` the mean spend at each log price, none where a
-    single round leaves nothing to price; ``prior`` how strongly the model agrees with itself. ``rounds`` = 0 is one
-    trace at a time without a limit; ``cap`` is the most that a question may get. ``zone`` is the lead, as a share of
-    all traces, that a rival needs to matter: the prices were fitted with it, and hold with no other.
+    ``rounds`` = 0 is one trace at a time without a limit; ``cap`` is the most that a question may get. ``grid`` holds
+    share, curve and voting chance of each warm-up pattern (easiest first), ``budgets`` what the greedy plan gives them,
+    ``prices`` the mean spend at each log price (``None`` with one round), ``prior`` how strongly the model agrees with
+    itself. ``zone`` is the lead, as a share of all traces, that a rival needs to matter; prices hold for it alone.
     """
 
     mean_budget: float
@@ -87,10 +84,7 @@ class StreamPlan:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.mean_budget) and K0 <= self.mean_budget <= self.cap):
-            raise InputError(
-                f"a mean budget lies between the warm-up of {K0} traces and the cap of {self.cap}; "
-                f"got {self.mean_budget:g}."
-            )
+            raise InputError(f"a mean budget lies between {K0} and the cap of {self.cap}; got {self.mean_budget:g}.")
         if self.rounds < 0 or (self.prices is None) != (self.rounds == 1):
             raise InputError(f"rounds are 0 or more, and only a plan of 1 round has no prices; got {self.rounds}.")
         _check_grid(self.grid, self.budgets, self.cap)
@@ -98,10 +92,7 @@ class StreamPlan:
         self.policy()  # refuses a zone that is none, and one of a single round
 
     def policy(self, *, use_up: bool = False, leave: int = 0) -> PriceRule:
-        """The policy, ready for an :class:`~pets.core.allocator.Allocator` with a total and a horizon or by windows.
-
-        With ``use_up`` what would be left at the end, or of a window, goes to the last questions, all but ``leave``.
-        """
+        """The policy; with ``use_up`` the last questions, or those of a window, get what is left but for ``leave``."""
         return PriceRule(
             self.rounds,
             use_up=use_up,
@@ -115,7 +106,7 @@ class StreamPlan:
         )
 
     def budget_of(self, pattern: int) -> float:
-        """What the one-shot plan gives a question of this pattern on average."""
+        """The mean traces that the one-shot plan gives a question of this pattern."""
         j = bin_of(pattern, self.grid.K)
         low, high = self.budgets.low[j], self.budgets.high[j]
         return low + self.budgets.rho * (high - low)
@@ -236,11 +227,8 @@ def from_plain(data: object) -> StreamPlan:
     """The plan that :func:`to_plain` described; ``StateError`` where it is another version, or damaged."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise StateError('this is not a plan: "format" is not "pets-plan". Make one with: pets fit')
-    version = data.get("version")
-    if type(version) is int and version > VERSION:
-        raise StateError(f"it has version {version}, this pets reads {VERSION}. Update pets, or fit it again.")
-    if version != VERSION:
-        raise StateError(f"its version is {version!r}; this pets reads {VERSION}. Fit it again.")
+    if (version := data.get("version")) != VERSION:
+        raise StateError(f"it has version {version!r}, this pets reads {VERSION}. Update pets, or fit it again.")
     try:
         return _plan(data)
     except KeyError as error:
@@ -256,14 +244,14 @@ def _plan(data: Mapping[str, Any]) -> StreamPlan:
     if [_number(strength) for strength in _listed(prior["strengths"])] != list(STRENGTHS):
         raise ValueError("its prior is over other strengths than this pets has.")
     rows = [tuple(_number(row[key]) for key in ("share", "a", "b", "voting")) for row in grids]
-    low, high = (tuple(_whole(row[end]) for row in grids) for end in ("low", "high"))
+    low, high = (tuple(_number(row[end], int) for row in grids) for end in ("low", "high"))
     table = None if prices is None else tuple((price, spend) for price, spend in _number_rows(prices))
     if table is not None and any(a <= b for (a, _), (b, _) in itertools.pairwise(table)):
         raise ValueError("its prices do not fall.")
     return StreamPlan(
         mean_budget=_number(data["mean_budget"]),
-        rounds=_whole(data["rounds"]),
-        cap=_whole(data["cap"]),
+        rounds=_number(data["rounds"], int),
+        cap=_number(data["cap"], int),
         grid=Grid.from_rows(rows),  # type: ignore[arg-type]
         budgets=Quotas(low, high, _number(data["rho"])),
         prices=table,
@@ -287,16 +275,10 @@ def _listed(value: object) -> list[Any]:
     return value
 
 
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"there is {json.dumps(value)[:40]} where a number belongs.")
-    return float(value)
-
-
-def _whole(value: object) -> int:
-    if type(value) is not int:
-        raise ValueError(f"there is {json.dumps(value)[:40]} where a whole number belongs.")
-    return value
+def _number(value: Any, kind: type[Number] = float) -> Number:  # type: ignore[assignment]
+    if type(value) not in (int, kind) or not math.isfinite(value):
+        raise ValueError(f"there is {json.dumps(value)[:40]} where a {'whole ' * (kind is int)}number belongs.")
+    return kind(value)
 
 
 def _no_number(text: str) -> None:
@@ -311,19 +293,14 @@ def _laid_out(value: object, depth: int) -> str:
     inner = depth + 2
     if isinstance(value, dict):
         parts = [f"{json.dumps(key)}: {_laid_out(item, inner)}" for key, item in value.items()]
-        left, right = "{", "}"
     else:
-        parts, (left, right) = [_laid_out(item, inner) for item in value], "[]"
+        parts = [_laid_out(item, inner) for item in value]
     pad = "\n" + " " * inner
-    return left + pad + ("," + pad).join(parts) + "\n" + " " * depth + right
+    return flat[0] + pad + f",{pad}".join(parts) + "\n" + " " * depth + flat[-1]
 
 
 def price_rule(policy: str | Policy) -> PriceRule:
-    """The rule that a plan is fitted for; one that says more than rounds and zone, or another policy, is refused.
-
-    >>> price_rule("price:rounds=2,zone=0.1").zone
-    0.1
-    """
+    """The rule that a plan is fitted for; one that says more than rounds and zone, or another policy, is refused."""
     rule = policies().accept(policy)
     if not isinstance(rule, PriceRule) or rule != PriceRule(rule.rounds, zone=rule.zone):
         raise InputError(f"a plan is fitted for price:rounds=N,zone=X, of which either may be left out; got {policy}.")
@@ -342,9 +319,8 @@ def fit_plan(
 ) -> StreamPlan:
     """The plan for a stream of questions like those of ``pool``; no gold is needed.
 
-    ``zone`` is the lead, as a share of all traces, that a rival needs to matter: the prices are fitted with it.
-    ``answer`` is how the recorded answers are read: by default the pool's own kind, else as recorded. ``seed`` is of
-    the orders in which recorded traces are played for the price table.
+    ``answer`` is how the recorded answers are read: by default the pool's own kind, else as recorded. ``seed`` orders
+    the recorded traces that are played for the price table.
 
     >>> from pets.pools import PooledQuestion
     >>> pool = Pool("toy", (PooledQuestion("q1", ("A",) * 16), PooledQuestion("q2", ("A", "B", "B", "C") * 4)))
@@ -373,9 +349,6 @@ def fit_plan(
     prices = None if rounds == 1 else rule.table
     budgets = plan_for(grid, mean_budget, K0, cap)
     content = json.dumps([[question.id, question.labels] for question in read.questions]).encode()
-    digest = "sha256:" + hashlib.sha256(content).hexdigest()[:16]
-    traces = sum(map(len, labels))
-    provenance = Provenance(
-        read.name, len(labels), traces, read.answer, read.options, digest, pets=__version__, seed=seed
-    )
+    digest, traces = "sha256:" + hashlib.sha256(content).hexdigest()[:16], sum(map(len, labels))
+    provenance = Provenance(read.name, len(labels), traces, read.answer, read.options, digest, __version__, seed)
     return StreamPlan(float(mean_budget), rounds, cap, grid, budgets, prices, rule.belief, provenance, zone)
