@@ -358,4 +358,6 @@ def test_gold_that_was_mended_after_the_recording_counts(tmp_path):
     answers = {row["id"]: row["answers"][0] for row in map(json.loads, path.read_text().splitlines())}
     mended = [replace(problem, gold=answers[problem.id]) for problem in problems]
     assert any(answers.values())
-    assert summarize_recording(path, problems).vote_accuracy == 0 and summarize_recording(path, mended).vote_accuracy == 1
+    assert (
+        summarize_recording(path, problems).vote_accuracy == 0 and summarize_recording(path, mended).vote_accuracy == 1
+    )
