@@ -56,10 +56,11 @@ def content_keys(
 @dataclass(slots=True)
 class CachedCounts:
     """What a cache holds for a run: so many traces of each question that has any, which used ``tokens`` and
-    ``prompt_tokens``; some were asked under ``instructions`` that are not the run's. ``without_texts`` could be reused,
-    had their texts been kept."""
+    ``prompt_tokens``, and how many launches before these are not there (``gaps``). Some were asked under
+    ``instructions`` that are not the run's; ``without_texts`` could be reused, had their texts been kept."""
 
     by_question: list[int] = field(default_factory=list)
+    gaps: int = 0
     tokens: int = 0
     prompt_tokens: int = 0
     instructions: Counter[str] = field(default_factory=Counter)
@@ -73,16 +74,16 @@ class CachedCounts:
     def most_to_pay(self, budget: int, questions: int, cap: int | None, asked_once: int) -> int:
         """How many of ``budget`` traces are to be paid for at most, for so many ``questions``.
 
-        A question's traces are taken in launch order, so what it holds is taken before it costs anything. At the worst
-        ``asked_once`` of those that hold any get one trace, and the questions that hold the least are asked to their
-        ``cap``.
+        A question's traces are taken in launch order, so what it holds is taken before it costs anything, but for the
+        ``gaps``. At the worst ``asked_once`` of those that hold any get one trace, and the questions that hold the
+        least are asked to their ``cap``.
 
         >>> held = CachedCounts([4] * 200)
         >>> held.most_to_pay(804, 201, cap=4, asked_once=200), held.most_to_pay(804, 201, cap=64, asked_once=200)
         (4, 577)
         """
         new = questions - len(self.by_question)
-        left, paid = budget - new - asked_once, new
+        left, paid = budget - new - asked_once, new + self.gaps
         for traces in [0] * new + sorted(self.by_question):
             room = left if cap is None else min(left, cap - 1)
             if room <= 0:
@@ -148,6 +149,7 @@ class TraceCache:
                 self._places.setdefault(question, []).append((run, position, last))
         if numbers:
             self.held.by_question.append(len(numbers))
+            self.held.gaps += max(numbers) + 1 - len(numbers)
 
     def _fits(self, tokens: int, wasted: int) -> bool:
         """Whether a trace is short enough. Where tries were ``wasted`` before it, their cost is among its tokens and
