@@ -409,7 +409,11 @@ class OpenAIBatches(BatchProvider):
         async for files in self._pages("/files", {"purpose": "batch", "limit": PAGE_FILES}):
             for file in files:
                 if file.get("filename") == _file_name(job):
-                    await self._retried(partial(self._call, "DELETE", f"/files/{file['id']}"))
+                    try:
+                        await self._retried(partial(self._call, "DELETE", f"/files/{file['id']}"))
+                    except JobError as error:  # it is gone where an answer to an earlier try was lost
+                        if error.status != HTTPStatus.NOT_FOUND:
+                            raise
         return await self._find(job)
 
     async def _find(self, job: BatchJob) -> dict[str, Any] | None:
