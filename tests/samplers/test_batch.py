@@ -331,3 +331,11 @@ def test_a_wave_is_written_to_a_file_and_read_from_one(provide, tmp_path):
     replies.add(httpx.get(f"{url}/files/{batch['output_file_id']}/content").content.splitlines(), "output")
     traces = ask(url, requests, journal, [job], provider=FileBatches(replies=replies))
     assert [len(trace) for trace in traces] == [2, 1]
+
+
+def test_jobs_that_come_one_after_the_other_are_in_one_file(tmp_path):
+    files = FileBatches(tmp_path / "wave.jsonl")
+    for line in (b"first\n", b"second\n"):
+        with pytest.raises(JobLeftError):
+            asyncio.run(files.run(None, [line], None, new=True))
+    assert (tmp_path / "wave.jsonl").read_bytes() == b"first\nsecond\n" and files.requests == 2

@@ -47,6 +47,8 @@ MOST_IGNORED_CLOSINGS = 3  # before a server is taken for one that reads no furt
 MAX_STREAM_TOKENS = 1 << 18  # of a trace without a limit, read from a stream
 EVENT_BYTES = 1 << 10  # of a stream per token, at most, without log-probabilities
 LOGPROB_BYTES = 256  # per token and candidate, at most
+Body = Mapping[str, object]
+"""The fields of a request."""
 
 
 @dataclass(slots=True)
@@ -204,20 +206,12 @@ class OpenAISampler(Sampler):
         self._refused[sender, model] = names, until
 
     async def _traces(
-        self,
-        prompt: Prompt,
-        n: int,
-        seed: int,
-        sampling: Sampling,
-        body: Mapping[str, object],
-        stream: "TraceStream | None" = None,
+        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, body: Body, stream: TraceStream | None = None
     ) -> list[Completion]:
         """The traces that one request brings; ``seed`` is theirs also where ``body`` may not say so."""
         streamed = bool(body.get("stream"))
-        keep_raw = prompt.body is not None
-        reader = ResponseReader(
-            n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one, prompt_limit=prompt.max_tokens
-        )
+        whole, limit = prompt.body is not None, prompt.max_tokens
+        reader = ResponseReader(n, sampling, keep_raw=whole, usage_of_one=self.usage_of_one, prompt_limit=limit)
         detailed = body.get("logprobs") or body.get("prompt_logprobs")
         longest = self._max_reply_bytes // (1 if detailed else PLAIN_SHARE)
         async with self._post(self._base + path_of(prompt), body) as response:
@@ -249,7 +243,6 @@ class OpenAISampler(Sampler):
                 gc.enable()
 
     async def models(self) -> list[dict[str, Any]]:
-        """As :meth:`Sampler.models`."""
         response, content = await self._get(f"{self._base}/models", MODELS_TIMEOUT_S)
         if response.status != HTTPStatus.OK:
             raise self._error(response.status, response.headers, content, {})
@@ -269,9 +262,7 @@ class OpenAISampler(Sampler):
         """As the list of models says; ``None`` where there is no such list, or it does not say."""
         try:
             models = await self.models()
-        except ReplyError:
-            return None
-        except RefusedError as error:
+        except (RefusedError, ReplyError) as error:
             if error.status in KEY_STATUSES:
                 raise
             return None
@@ -286,7 +277,7 @@ class OpenAISampler(Sampler):
         """Close every connection; the next request opens new ones."""
         await self._client.close()
 
-    async def ask(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+    async def ask(self, path: str, body: Body) -> dict[str, Any]:
         """Another question, to a path beside /v1: JSON there and back."""
         async with self._post(f"{self._base.removesuffix('/v1')}{path}", body) as response:
             text = self._redactor.data(await body_of_reply(response, self._max_reply_bytes))
@@ -301,7 +292,7 @@ class OpenAISampler(Sampler):
         return None
 
     async def _read_events(
-        self, response: "aiohttp.ClientResponse", events: EventReader, max_bytes: int, stream: "TraceStream | None"
+        self, response: "aiohttp.ClientResponse", events: EventReader, max_bytes: int, stream: TraceStream | None
     ) -> None:
         if stream is not None:
             stream.begin(response, events)
@@ -314,7 +305,7 @@ class OpenAISampler(Sampler):
         self._streaming.told |= stream is not None and stream.written.told
 
     @asynccontextmanager
-    async def _post(self, url: str, body: Mapping[str, object]) -> AsyncIterator["aiohttp.ClientResponse"]:
+    async def _post(self, url: str, body: Body) -> AsyncIterator["aiohttp.ClientResponse"]:
         """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
         content = json.dumps(body).encode()
         with sampler_errors(self._base, self._redactor):
@@ -326,9 +317,7 @@ class OpenAISampler(Sampler):
                     raise self._error(response.status, response.headers, content, body)
                 yield response
 
-    def _error(
-        self, status: int, headers: Mapping[str, str], content: bytes, body: Mapping[str, object]
-    ) -> SamplerError:
+    def _error(self, status: int, headers: Mapping[str, str], content: bytes, body: Body) -> SamplerError:
         """What an error response means: ``FieldsRefusedError`` if it names request fields that the server rejects."""
         error = error_from(status, headers, content)
         if status in FIELD_STATUSES and (names := named_fields(content, body.keys())):
