@@ -67,12 +67,10 @@ class SQLiteDatabase(Database):
             yield self
         self.one("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def lock_run(self, run: int, timeout_s: float = 0.0) -> Release | None:
-        """As :meth:`Database.lock_run`."""
-        return take_lock(self._lock_of(run), timeout_s)
+    def try_lock(self, run: int) -> Release | None:
+        return take_lock(self._lock_of(run))
 
     def is_locked(self, run: int) -> bool:
-        """As :meth:`Database.is_locked`."""
         lock = self._lock_of(run)
         release = take_lock(lock if lock is not None and lock.exists() else None)
         if release is not None:
@@ -159,11 +157,8 @@ def _parse_location(text: str, durability: Durability) -> tuple[Path | None, Dur
     if separator:
         rest, _, query = rest.partition("?")
         text = unquote(rest.removeprefix("/")) or MEMORY
-        modes: dict[str, Durability] = {
-            "": durability,
-            "durability=machine": "machine",
-            "durability=process": "process",
-        }
+        modes: dict[str, Durability] = {"durability=machine": "machine", "durability=process": "process"}
+        modes[""] = durability
         if query not in modes:
             raise StateError(f'"?{query}" is nothing that a store can be asked for; there is ?durability=machine.')
         durability = modes[query]

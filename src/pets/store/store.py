@@ -111,8 +111,8 @@ class RunView:
 
     def shared_with(self, other: "RunView") -> int:
         """How many traces of this run are another's too: paid for once, and counted in both."""
-        row = self._database.one(SQL.SHARED_TRACES, self.id, other.id)
-        return 0 if row is None else int(row[0])
+        [(traces,)] = self._database.all(SQL.SHARED_TRACES, self.id, other.id)
+        return int(traces)
 
     def answered(self) -> set[str]:
         """The ids of the questions whose answers have been handed out."""
@@ -164,15 +164,12 @@ class Run(RunView):
         charged: Sequence[tuple[Launch, int]] = (),
         held: int | Sequence[int] = 1,
     ) -> None:
-        """Write launches, traces that came back, and launches that cost nothing.
-
-        ``held`` was reserved for each launch: one number for all, or one per launch.
+        """Write launches, for each of which ``held`` was reserved (one number for all, or one per launch), and traces.
 
         A launch is written before it is dispatched, a trace before it is counted: what a dead process leaves is
         every trace that was counted, once, and every launch that may have been paid for. ``dropped`` launches were
         given up free of charge; their numbers are not used again, so a question's numbers may have gaps. ``charged``
-        launches had a try that was paid for and came to nothing, and will be tried again: so much more is held for
-        each.
+        launches will be tried again after a try that was paid for: so much more is held for each.
         """
         try:
             with self._database.transaction() as transaction:
@@ -196,19 +193,19 @@ class Run(RunView):
             raise StateError(f"run {self.id}: {wrong}; nothing was written. {rule}") from None
 
     def set_answers(self, traces: Iterable[StoredTrace]) -> None:
-        """Write what traces that are there already say, now that they have been read again."""
+        """Write the answers of traces that were read again."""
         rows = [(self.id, t.question, t.number, t.answer, t.finish, t.spelling) for t in traces]
         with self._database.transaction() as transaction:
             transaction.executemany(SQL.SET_ANSWER, rows)
 
     def set_answer_types(self, chosen: Iterable[tuple[str, str]]) -> None:
-        """Write how questions are read, now that it is known."""
+        """Write the answer types of questions, by their ids."""
         with self._database.transaction() as transaction:
             self._put(transaction, SQL.SET_ANSWER_TYPE, [(self.id, *choice) for choice in chosen])
 
     @staticmethod
     def check(problem: Problem) -> None:
-        """Refuse a question that cannot be kept, before others are written with it."""
+        """Refuse a question that cannot be kept."""
         question_row(0, 0, problem)
 
     def add(self, problems: Iterable[Problem]) -> int:
@@ -249,7 +246,7 @@ class Run(RunView):
         self._release()
 
     def _put(self, transaction: Database, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert or change one row for each question, whose id is the second value."""
+        """Write one row for each question, whose id is the second value."""
         if rows and transaction.executemany(statement, rows) != len(rows):
             has = (transaction.execute(SQL.HAS_QUESTION, row[:2]).fetchone() for row in rows)
             missing = next(row[1] for row, there in zip(rows, has, strict=True) if there is None)
@@ -280,32 +277,16 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     locked = database.is_locked(id)  # looked at first: whoever finishes a run releases its lock afterwards
     finished = (database.one(SQL.GET_RUN, id) or row)[3]
     state: RunState = "running" if locked else "stopped" if finished is None else "finished"
-    totals = database.one(SQL.TOTALS, id) or (0,) * 9
-    rows, answered, tokens, prompt_tokens, wasted, cached, reused, cancelled, parts = totals
-    traces = rows - cancelled
-    lost, held = database.one(SQL.COUNT_LOST, id) or (0, 0)
+    [totals] = database.all(SQL.TOTALS, id)
+    traces, answered, tokens, prompt_tokens, wasted, cached, reused, cancelled, parts = totals
+    [(lost, held)] = database.all(SQL.COUNT_LOST, id)
     price, cost, own = settings.currency, 0, [0, 0, 0]
     if price.unit == "picodollars":  # traces that have a cost of their own cost that
-        cost, *own = database.one(SQL.OWN_COSTS, id) or (0,) * 4
+        [(cost, *own)] = database.all(SQL.OWN_COSTS, id)
     usage = Usage(tokens=tokens - own[0], prompt_tokens=prompt_tokens - own[1], cached_tokens=cached - own[2])
     paid = price.per_trace * (traces + wasted + whole_traces(parts)) + cost + price.cost(usage) - price.per_trace
-    return RunSummary(
-        id=id,
-        state=state,
-        created=created,
-        updated=updated,
-        questions=questions,
-        traces=traces,
-        answered=answered,
-        lost=lost,
-        tokens=tokens,
-        prompt_tokens=prompt_tokens,
-        spent=paid + held,
-        settings=settings,
-        reused=reused,
-        cancelled=cancelled,
-        cancelled_parts=parts,
-    )
+    counts = (questions, traces, answered, lost, tokens, prompt_tokens, paid + held)
+    return RunSummary(id, state, created, updated, *counts, settings, reused, cancelled, parts)
 
 
 class Store:
@@ -321,8 +302,8 @@ class Store:
     def open(cls, location: str | os.PathLike[str], *, create: bool = True, durability: Durability = "process") -> Self:
         """Open a store by path or URL (``sqlite:///runs.db``, ``postgresql://...``).
 
-        It is made if it is not there, and updated if it is older. ``durability="machine"`` flushes every write of a
-        file to the disk: it then survives a power cut too.
+        It is made if it is not there, and updated if it is older. A write to a file survives a power cut, too, with
+        ``durability="machine"``.
         """
         return cls(open_database(location, create=create, durability=durability))
 
@@ -388,12 +369,12 @@ class Store:
                 f"run {id} of {self.name} was shared by several processes (--join), which is no longer done: "
                 f"`pets runs export {id}` gives its traces; it does not go on, and --new begins another."
             )
-        with ExitStack() as undo:
-            release = self._lock(id)
-            undo.callback(release)
-            _, settings = self._find(id)  # as the last holder left them
-            undo.pop_all()
-        return Run(self._database, id, settings, release, code)
+        release = self._lock(id)
+        try:
+            return Run(self._database, *self._find(id), release, code)  # as the last holder left it
+        except BaseException:
+            release()
+            raise
 
     def view(self, run: int | str = "last", *, code: str | None = None) -> RunView:
         """The run of that number, or the last, to read alone: also while another process works on it.
@@ -404,13 +385,11 @@ class Store:
 
     def runs(self) -> list[RunSummary]:
         """A summary of every run, oldest first."""
-        return [summary_of(self._database, row) for row in self._database.all(SQL.ALL_RUNS)]
+        return list(map(partial(summary_of, self._database), self._database.all(SQL.ALL_RUNS)))
 
     def runs_like(self, identity: str) -> Iterator[RunSummary]:
         """The runs of that identity that can go on, the latest first."""
-        for row in self._database.all(SQL.RUNS_OF_IDENTITY, identity):
-            if not self.view(row[0]).load(TEXTS_DELETED):
-                yield summary_of(self._database, row)
+        return map(partial(summary_of, self._database), self._database.all(SQL.RUNS_OF_IDENTITY, identity))
 
     def delete(self, run: int | str, *, texts: bool = False) -> int:
         """Delete a run, or with ``texts`` only what was asked and said in it: texts, prompts and errors. Says which.
