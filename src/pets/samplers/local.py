@@ -42,10 +42,9 @@ class LocalSampler(Sampler):
     ``context`` tokens with its prompt; what is not named is chosen from the machine. ``url`` and ``key`` serve any
     other OpenAI client as well.
 
-    A prompt is read once for all traces of a request, and what a slot or a copy still holds of it is not read again. A
-    seed gives the same trace, whatever is cached or decoded beside it, but for rounding: a prompt of which all but the
-    last token was cached is summed in another order, and now and then a trace takes another turn. Other weights, a GPU
-    or another number of threads may round otherwise, too.
+    A prompt is read once for all traces of a request. A seed gives the same trace, whatever is cached or decoded beside
+    it, but for rounding: a prompt of which all but the last token was cached is summed in another order, and now and
+    then a trace takes another turn. Other weights, a GPU or another number of threads may round otherwise, too.
 
         async with LocalSampler() as sampler:
             traces = await sampler.sample(Prompt("2 + 2 ="), n=8, seed=0, sampling=Sampling(max_tokens=8))
@@ -132,12 +131,10 @@ class LocalSampler(Sampler):
                 await self._check_room(client, prompt, sampling)
             yield client, sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
         except (BusyError, ReplyError) as error:
-            child = self._child
-            if child is None:
-                raise
-            with suppress(TimeoutError):
-                code = await asyncio.wait_for(child.wait(), DEATH_NOTICE_S)
-                raise LocalModelError(f"the local model has died ({code}): {self._last_words()}") from error
+            if self._child is not None:
+                with suppress(TimeoutError):
+                    code = await asyncio.wait_for(self._child.wait(), DEATH_NOTICE_S)
+                    raise LocalModelError(f"the local model has died ({code}): {self._last_words()}") from error
             raise
 
     async def models(self) -> list[dict[str, Any]]:
