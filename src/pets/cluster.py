@@ -29,9 +29,18 @@ class RayCluster:
     def __init__(self, address: str = "") -> None:
         self.ray: Any = require("ray", "ray")
         self._owned = not self.ray.is_initialized()
-        if self._owned:
-            _check_address(address)
-            self._connect(address)
+        if not self._owned:
+            return
+        _check_address(address)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no reports
+        options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            self.ray.init(address=address or None, **options)
+        except (OSError, RuntimeError, ValueError) as error:
+            name = f"the Ray cluster at {address}" if address else "Ray"
+            raise InputError(f"{name} cannot be used: {first_line(error)}") from None
+        # It would print what it has to say of lost nodes to stdout, among the answers, whatever the settings above.
+        self.ray._private.worker._worker_logs_enabled = False
 
     def __enter__(self) -> Self:
         return self
@@ -64,18 +73,6 @@ class RayCluster:
         finally:
             for reference in pending:
                 ray.cancel(reference, force=True)
-
-    def _connect(self, address: str) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no reports
-        try:
-            self.ray.init(
-                address=address or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
-            )
-        except (OSError, RuntimeError, ValueError) as error:
-            name = f"the Ray cluster at {address}" if address else "Ray"
-            raise InputError(f"{name} cannot be used: {first_line(error)}") from None
-        # It would print what it has to say of lost nodes to stdout, among the answers, whatever the settings above.
-        self.ray._private.worker._worker_logs_enabled = False
 
 
 def first_line(error: Exception) -> str:

@@ -274,15 +274,13 @@ class OpenAISampler(Sampler):
         return self._refused.get(("", self._model), ([], math.inf))[0]
 
     async def close(self) -> None:
-        """Close every connection; the next request opens new ones."""
         await self._client.close()
 
     async def ask(self, path: str, body: Body) -> dict[str, Any]:
         """Another question, to a path beside /v1: JSON there and back."""
         async with self._post(f"{self._base.removesuffix('/v1')}{path}", body) as response:
             text = self._redactor.data(await body_of_reply(response, self._max_reply_bytes))
-        data: dict[str, Any] = json_reply(text)
-        return data
+        return dict(json_reply(text))
 
     async def requests_running(self) -> int | None:
         """As :meth:`Sampler.requests_running`: by what vLLM, SGLang and llama.cpp say at ``/metrics``."""

@@ -171,15 +171,11 @@ def check_address(url: str) -> None:
             "the server's address holds a user name or a password, which would be stored and shown with it. "
             "Leave it out, and give it as the key."
         )
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:  # such as http://[
-        usable = False
-    if not usable:
-        raise InputError(
-            f'"{url}" is no address of a server; it begins with http:// or https://, such as http://localhost:8000/v1.'
-        )
+    with suppress(ValueError):  # such as http://[
+        if urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname:
+            return
+    words = "is no address of a server; it begins with http:// or https://, such as http://localhost:8000/v1."
+    raise InputError(f'"{url}" {words}')
 
 
 @lru_cache(maxsize=1)

@@ -1,9 +1,9 @@
 """The store as a cache of traces: what an earlier run has paid for, found by what was asked and of whom.
 
-A trace belongs to the key of its question and its launch number. The key is a digest of all that a model is asked and
-how its traces are drawn; gold, answer type, instruction, policy, budget and order are no part of it. Which model and
-server gave a trace, its run's ``sources`` say. A trace that failed is not reused; behind a launch that was cancelled
-nothing of that question is, since what was broken off was longer than the rest.
+A trace belongs to its launch number and the key of its question: a digest of all that a model is asked and how its
+traces are drawn, without gold, answer type, instruction, policy, budget and order. Its run's ``sources`` name model and
+server. A trace that failed is not reused, nor is one behind a launch that was cancelled: what was broken off was longer
+than the rest.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from pets.prompts import Message, Sampling
@@ -55,9 +55,9 @@ def content_keys(
 
 @dataclass(slots=True)
 class CachedCounts:
-    """What a cache holds for a run: so many traces of each question that has any, which used ``tokens`` and
-    ``prompt_tokens``, and how many launches before these are not there (``gaps``). Some were asked under
-    ``instructions`` that are not the run's; ``without_texts`` could be reused, had their texts been kept."""
+    """What a cache holds for a run: the traces of each question that has any, their tokens, and how many launches
+    before them are not there (``gaps``). Some were asked under ``instructions`` that are not the run's;
+    ``without_texts`` could be reused, had their texts been kept."""
 
     by_question: list[int] = field(default_factory=list)
     gaps: int = 0
@@ -96,9 +96,9 @@ class CachedCounts:
 class TraceCache:
     """The traces of a store that the questions of a run can have for nothing; see the module.
 
-    Those are of the run's own ``sources``, one for each of its endpoints, and no longer than ``token_limit``; with
-    ``any_server`` another server's of the same model name too. ``run`` is the run itself, whose own traces are no news
-    to it. Reads on a connection of its own, from one thread.
+    They are no longer than ``token_limit`` and of the run's own ``sources``, one for each of its endpoints; with
+    ``any_server`` of the same model at any server. ``run`` is the run itself, whose traces are left out. Reads on a
+    connection of its own, from one thread.
     """
 
     def __init__(
@@ -120,21 +120,21 @@ class TraceCache:
         self._places: dict[str, list[tuple[int, int, int]]] = {}
         self._texts: dict[int, bool] = {}  # whether a run kept them
         asked = {keys[p.id]: (p.id, p.prompt.instruction) for p in problems if p.id in keys}
-        for first in range(0, len(asked), KEYS_PER_QUERY):
-            some = list(asked)[first : first + KEYS_PER_QUERY]
+        every = list(asked)
+        for first in range(0, len(every), KEYS_PER_QUERY):
+            some = every[first : first + KEYS_PER_QUERY]
             places = ", ".join(f"?{number}" for number in range(2, len(some) + 2))
             rows = database.all(SQL.CACHED.format(keys=places), run or 0, *some)
-            for key, own in groupby(rows, lambda row: row[0]):
+            for key, own in groupby(rows, itemgetter(0)):
                 self._add(*asked[key], own)
 
     def _add(self, question: str, instruction: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Take note of the traces of a question; an earlier run counts for the numbers that later ones lack."""
         numbers: set[int] = set()
-        for (run, position), own in groupby(rows, lambda row: row[1:3]):
-            before, last = len(numbers), 0
+        for (run, position), own in groupby(rows, itemgetter(1, 2)):
+            last = -1
             for *_, asked_with, number, endpoint, tokens, prompt_tokens, wasted in own:
-                fits = self._fits(tokens, wasted) and self._endpoints_of(run, endpoint)
-                if number in numbers or not fits:
+                if number in numbers or not (self._fits(tokens, wasted) and self._endpoints_of(run, endpoint)):
                     continue
                 if not self._texts[run]:
                     self.held.without_texts += 1
@@ -145,7 +145,7 @@ class TraceCache:
                 self.held.prompt_tokens += prompt_tokens
                 if (asked_with or "") != instruction:
                     self.held.instructions[asked_with or ""] += 1
-            if len(numbers) > before:
+            if last >= 0:
                 self._places.setdefault(question, []).append((run, position, last))
         if numbers:
             self.held.by_question.append(len(numbers))
@@ -186,5 +186,5 @@ class TraceCache:
         return None
 
     def close(self) -> None:
-        """Close the connection; twice does no harm."""
+        """Close the connection."""
         self._database.close()

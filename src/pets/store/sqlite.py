@@ -44,19 +44,15 @@ class SQLiteDatabase(Database):
         if path is not None and not create and not path.exists():
             raise StateError(f"{self.name}: there is no such file. Check the path, or start a run with it.")
         self.path = None if path is None else self._made(path)
-        try:
-            # Calls may come from a worker thread, one at a time.
-            self.connection = sqlite3.connect(
-                self.path or MEMORY, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.Error as error:
-            raise StateError(f"{self.name} cannot be opened ({error}). Check the path.") from None
         with ExitStack() as undo:
-            undo.callback(self.connection.close)
             try:
+                # Calls may come from a worker thread, one at a time.
+                options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
+                self.connection = sqlite3.connect(self.path or MEMORY, timeout=LOCK_TIMEOUT_S, **options)
+                undo.callback(self.connection.close)
                 self._prepare(durability)
             except sqlite3.Error as error:
-                raise StateError(f"{self.name} cannot be used ({error}). Check the file, or name another.") from None
+                raise StateError(f"{self.name} cannot be opened ({error}). Check the file, or name another.") from None
             undo.pop_all()
 
     @contextmanager
