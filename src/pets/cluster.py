@@ -7,7 +7,8 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from pets._extras import require
 from pets.errors import InputError, PetsError
@@ -19,7 +20,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-class RayCluster:
+class RayCluster(AbstractContextManager["RayCluster"]):
     """A connection to a Ray cluster; ``with RayCluster("10.0.0.1:6379") as cluster:``
 
     Without an address Ray takes the cluster that runs on this machine, else it starts one here, which ends with the
@@ -41,9 +42,6 @@ class RayCluster:
             raise InputError(f"{name} cannot be used: {first_line(error)}") from None
         # It would print what it has to say of lost nodes to stdout, among the answers, whatever the settings above.
         self.ray._private.worker._worker_logs_enabled = False
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         if self._owned:

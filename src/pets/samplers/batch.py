@@ -188,7 +188,6 @@ class BatchSampler(OpenAISampler):
                 self._start(self._run(job, part))
 
     async def write_job(self, job: BatchJob) -> None:
-        """As :meth:`JobJournal.write_job`."""
         if job.key in self.open_jobs:
             self.open_jobs[job.key] = job
         await self._journal.write_job(job)
@@ -196,7 +195,6 @@ class BatchSampler(OpenAISampler):
             self.on_job(job)
 
     async def drop_job(self, job: BatchJob) -> None:
-        """As :meth:`JobJournal.drop_job`."""
         await self._journal.drop_job(job)
 
     async def _run(self, job: BatchJob | None, requests: list[_Request]) -> None:
@@ -341,8 +339,6 @@ class OpenAIBatches(BatchProvider):
     async def close(self) -> None:
         await self._client.close()
 
-    # -- handing in -----------------------------------------------------------------------------------------------
-
     async def _handed_in(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> BatchJob:
         """The job with its provider's name, handed in if it is not there."""
         import aiohttp
@@ -398,8 +394,6 @@ class OpenAIBatches(BatchProvider):
             page = await self._get(path, {**query, "after": page["data"][-1]["id"]})
             yield page["data"]
 
-    # -- waiting and reading --------------------------------------------------------------------------------------
-
     async def _ended(self, job: BatchJob) -> tuple[dict[str, Any], bool]:
         """The batch object once it has ended, and whether it had not when it was first looked at."""
         wait_s, waited = FIRST_POLL_S, False
@@ -433,8 +427,6 @@ class OpenAIBatches(BatchProvider):
             replies.close()
             raise
         return replies, in_output
-
-    # -- requests -------------------------------------------------------------------------------------------------
 
     async def _get(self, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
         return await self._retried(lambda: self._call("GET", path, query=query))
@@ -487,9 +479,9 @@ def _file_name(job: BatchJob) -> str:
 def _invalid(job: BatchJob, batch: Mapping[str, Any]) -> JobError:
     """Why a job was not executed at all."""
     errors = (batch.get("errors") or {}).get("data") or [{}]
-    lines = [f"line {error['line']}: " if error.get("line") else "" for error in errors]
     words = "; ".join(
-        f"{line}{error.get('message') or error.get('code')}" for line, error in zip(lines, errors, strict=True)
+        (f"line {error['line']}: " if error.get("line") else "") + str(error.get("message") or error.get("code"))
+        for error in errors
     )
     error_type = JobQueueFullError if errors[0].get("code") == QUEUE_FULL else JobError
     return error_type(f"batch job {job.id} failed validation, and nothing of it was executed: {words[:500]}")

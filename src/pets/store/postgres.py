@@ -138,12 +138,12 @@ class PostgresDatabase(Database):
             self.execute("UPDATE pets_version SET version = ?1 WHERE version < ?1", (len(migrations.MIGRATIONS),))
 
 
-def connect(url: str, *, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
+def connect(url: str) -> Connection:
     """A connection that finds the URL's schema, commits by itself, and counts in whole numbers."""
     plain, schema = split_url(url)
     try:
-        parameters: dict[str, Any] = {"connect_timeout": timeout_s, "application_name": "pets", **KEEPALIVES}
-        parameters |= conninfo_to_dict(plain)
+        parameters: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pets"}
+        parameters |= KEEPALIVES | conninfo_to_dict(plain)
         connection: Connection = psycopg.connect(autocommit=True, cursor_factory=psycopg.RawCursor, **parameters)
         settings = {"search_path": f'"{schema}"', **SERVER_SETTINGS}
         sql = "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS t (name, value)"

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any, Self
 
@@ -135,7 +135,7 @@ class RunView:
         return next(iter(read_rows("a state of a run", lambda row: json.loads(row[0]), rows)), None)
 
 
-class Run(RunView):
+class Run(RunView, AbstractContextManager["Run"]):
     """A run that this process holds: nobody else can write to it. Use it as ``with run:``.
 
     A write is durable when it returns, and is whole or not at all. Calls may come from any thread, one at a time.
@@ -148,9 +148,6 @@ class Run(RunView):
         self._release = release
         row = database.one(SQL.GET_RUN, id)
         database.size_cache_for(0 if row is None else row[4])
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -289,7 +286,7 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     return RunSummary(id, state, created, updated, *counts, settings, reused, cancelled, parts)
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """Runs by number, in one place. Use it as ``with Store.open(path) as store:``.
 
     One store is for one thread at a time; any number of processes may open the same file.
@@ -306,9 +303,6 @@ class Store:
         ``durability="machine"``.
         """
         return cls(open_database(location, create=create, durability=durability))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
