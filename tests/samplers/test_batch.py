@@ -238,6 +238,23 @@ def test_a_provider_that_cancels_reads_what_is_ready(provide):
     assert isinstance(error, NotExecutedError) and error.reason == "cancelled" and mock.stats.traces == 0
 
 
+@pytest.mark.parametrize("failure", [ReplyError("lost"), JobError("POST: the server says 400", status=400)])
+def test_a_job_whose_cancelling_failed_is_cancelled_at_the_next_look(provide, failure):
+    mock, url = provide(tokens_per_second=0.01)
+    failures = [failure]
+
+    class Failing(OpenAIBatches):
+        async def _call(self, method, path, data=None, **options):
+            if path.endswith("/cancel") and failures:
+                raise failures.pop()
+            return await super()._call(method, path, data, **options)
+
+    provider = Failing(url)
+    provider.cancels = True
+    (error,) = ask(url, [("q1", 1, 0)], provider=provider)
+    assert isinstance(error, NotExecutedError) and error.reason == "cancelled" and mock.stats.traces == 0
+
+
 def test_a_provider_that_was_never_there_is_given_up(port):
     (error,) = ask(f"http://127.0.0.1:{port}/v1", [("q0", 1, 0)])
     assert isinstance(error, JobError) and "cannot be reached" in str(error)

@@ -397,13 +397,13 @@ class OpenAIBatches(BatchProvider):
     async def _ended(self, job: BatchJob) -> tuple[dict[str, Any], bool]:
         """The batch object once it has ended, and whether it had not when it was first looked at."""
         wait_s, waited = FIRST_POLL_S, False
-        if self.cancels:
-            with suppress(RefusedError, BusyError):  # it has ended by itself, or the status will tell
-                await self._call("POST", f"/batches/{job.id}/cancel")
         while True:
             batch = await self._get(f"/batches/{job.id}", {})
             if batch["status"] in ENDED:
                 return batch, waited
+            if self.cancels and batch["status"] != "cancelling":
+                with suppress(JobError, BusyError, ReplyError):  # the next look tells
+                    await self._call("POST", f"/batches/{job.id}/cancel")
             waited = True
             await asyncio.sleep(wait_s)
             wait_s = min(MAX_POLL_S, wait_s * POLL_GROWTH)
