@@ -118,12 +118,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The record that :meth:`to_json` wrote.
-
-        >>> record = RunRecord(100, endpoints=("http://localhost:8000/v1",), window=(8, 100))
-        >>> RunRecord.from_json(record.to_json()) == record
-        True
-        """
+        """The record that :meth:`to_json` wrote."""
         try:
             data = json.loads(text)
             for name, kind in PLAIN_RECORD.items():
@@ -173,11 +168,7 @@ class StoredTrace(Usage):
 
     def trace(self, confidence_kind: str | None = None, label: str | None = None, lost: Usage = NOTHING) -> Trace:
         """The trace for the allocator: its vote for ``label``, else for its answer, weighted by the confidence of that
-        kind. What attempts before it have ``lost`` is charged already.
-
-        >>> StoredTrace("q", 0, "7", tokens=9).trace() == Trace("q", 0, "7", tokens=9)
-        True
-        """
+        kind. What attempts before it have ``lost`` is charged already."""
         confidence = None
         if confidence_kind is not None and self.confidences is not None:
             confidence = getattr(self.confidences, confidence_kind)
@@ -250,12 +241,9 @@ def question_row(run: int, position: int, problem: Problem) -> Row:
         content, form = json.dumps([(turn.role, turn.content) for turn in content], ensure_ascii=False), CHAT
     texts = (problem.id, content, problem.answer_type, problem.gold, problem.level)
     for text in filter(None, texts):
-        if "\0" in text:
-            raise InputError(f"a question cannot be kept: {text[:40]!r} holds a NUL character. Repair it.")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"a question cannot be kept: {text[:40]!r} is no UTF-8. Repair it.") from None
+        if storable(text) != text:
+            fault = "holds a NUL character" if "\0" in text else "is no UTF-8"
+            raise InputError(f"a question cannot be kept: {text[:40]!r} {fault}. Repair it.")
     return (run, position, problem.id, content, form, problem.answer_type, problem.gold, problem.level, problem.options)
 
 

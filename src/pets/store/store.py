@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
 from pets.core.budget import whole_traces
@@ -83,8 +84,7 @@ class RunView:
     def traces(self, *, texts: bool = True, first: int = 0) -> Iterator[StoredTrace]:
         """The traces that came back: question by question in their order, each question's in launch order.
 
-        Without ``texts``, which counting does not need, far less is read. ``first`` is the place of the question, from
-        0, with which to begin.
+        Without ``texts`` far less is read. ``first`` is the place of the first question, from 0.
         """
         select = SQL.TRACES_WITH_TEXT if texts else SQL.TRACES
         page = TRACES_PER_PAGE if texts else QUESTIONS_PER_PAGE
@@ -146,8 +146,8 @@ class Run(RunView, AbstractContextManager["Run"]):
     ) -> None:
         super().__init__(database, id, settings, code)
         self._release = release
-        row = database.one(SQL.GET_RUN, id)
-        database.size_cache_for(0 if row is None else row[4])
+        [(*_, questions, _)] = database.all(SQL.GET_RUN, id)
+        database.size_cache_for(questions)
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -208,8 +208,7 @@ class Run(RunView, AbstractContextManager["Run"]):
     def add(self, problems: Iterable[Problem]) -> int:
         """Append questions, streamed, and say how many."""
         with self._database.transaction() as transaction:
-            row = self._database.one(SQL.GET_RUN, self.id)
-            return add_questions(transaction, self.id, problems, first=0 if row is None else row[4])
+            return add_questions(transaction, self.id, problems, {})
 
     def change(self, settings: RunRecord) -> None:
         """Change the run's settings; a top-up is a larger total."""
@@ -250,11 +249,9 @@ class Run(RunView, AbstractContextManager["Run"]):
             raise InputError(f"run {self.id} has no question {missing!r}; write only what was launched in it.")
 
 
-def add_questions(
-    transaction: Database, run: int, problems: Iterable[Problem], first: int, keys: Mapping[str, str] | None = None
-) -> int:
-    """Stream questions into a run, from position ``first`` on, and say how many; ``keys`` tell their traces apart."""
-    keys = keys or {}
+def add_questions(transaction: Database, run: int, problems: Iterable[Problem], keys: Mapping[str, str]) -> int:
+    """Append questions to a run, streamed, and say how many; ``keys`` tell their traces apart."""
+    [(*_, first, _)] = transaction.all(SQL.GET_RUN, run)
     rows = (
         (*question_row(run, position, problem), problem.prompt.instruction or None, keys.get(problem.id))
         for position, problem in enumerate(problems, first)
@@ -324,7 +321,7 @@ class Store(AbstractContextManager["Store"]):
         *,
         stream: bool = False,
         identity: str | None = None,
-        keys: Mapping[str, str] | None = None,
+        keys: Mapping[str, str] = MappingProxyType({}),
         is_rival: Callable[[RunSummary], bool] = lambda run: False,
     ) -> Run:
         """Make a run, which this process then holds. The questions are streamed in; if one is bad, there is no run.
@@ -343,7 +340,7 @@ class Store(AbstractContextManager["Store"]):
                     )
                 plain = settings.to_json()
                 id = int(transaction.execute(SQL.NEW_RUN, (time.time(), plain, identity)).fetchone()[0])
-                if not add_questions(transaction, id, problems, 0, keys) and not stream:
+                if not add_questions(transaction, id, problems, keys) and not stream:
                     raise InputError("a run needs at least one question; there is none.")
                 release = self._lock(id)  # before anybody can see the run
                 undo.callback(release)
@@ -351,10 +348,8 @@ class Store(AbstractContextManager["Store"]):
         return Run(self._database, id, settings, release)
 
     def open_run(self, run: int | str = "last", *, code: str | None = None) -> Run:
-        """The run of that number, or the last, held by this process; refused while another process holds it.
-
-        ``code`` is what the user named that reads its answers, ``python:...``.
-        """
+        """The run of that number, or the last, held by this process; refused while another process holds it. ``code``
+        is what the user named that reads its answers, ``python:...``."""
         id, _ = self._find(run)
         if self.view(id).load(TEXTS_DELETED):
             raise StateError(f"the prompts of run {id} of {self.name} were deleted: it can be read, and not go on.")
@@ -371,10 +366,8 @@ class Store(AbstractContextManager["Store"]):
             raise
 
     def view(self, run: int | str = "last", *, code: str | None = None) -> RunView:
-        """The run of that number, or the last, to read alone: also while another process works on it.
-
-        ``code`` as in :meth:`open_run`.
-        """
+        """The run of that number, or the last, to read alone, also while another process works on it; ``code`` as in
+        :meth:`open_run`."""
         return RunView(self._database, *self._find(run), code)
 
     def runs(self) -> list[RunSummary]:
@@ -391,19 +384,17 @@ class Store(AbstractContextManager["Store"]):
         What is deleted is overwritten in the file. Without its prompts a run can be read, and no longer resumed.
         """
         id, _ = self._find(run)
-        release = self._lock(id)
-        try:
-            with self._database.erasing() as transaction:
-                for table in TABLES_OF_RUN[: 1 if texts else None]:
-                    transaction.execute(f"DELETE FROM {table} WHERE run = ?1", (id,))
-                if not texts:
-                    transaction.execute("DELETE FROM runs WHERE id = ?1", (id,))
-                else:
-                    transaction.execute(SQL.DELETE_PROMPTS, (id, DELETED))
-                    transaction.execute(SQL.DELETE_ERRORS, (id, DELETED, LOST))
-                    transaction.execute(SQL.SAVE_STATE, (id, TEXTS_DELETED, "true"))
-        finally:
-            release()
+        with ExitStack() as stack:
+            stack.callback(self._lock(id))
+            transaction = stack.enter_context(self._database.erasing())
+            for table in TABLES_OF_RUN[: 1 if texts else None]:
+                transaction.execute(f"DELETE FROM {table} WHERE run = ?1", (id,))
+            if not texts:
+                transaction.execute("DELETE FROM runs WHERE id = ?1", (id,))
+            else:
+                transaction.execute(SQL.DELETE_PROMPTS, (id, DELETED))
+                transaction.execute(SQL.DELETE_ERRORS, (id, DELETED, LOST))
+                transaction.execute(SQL.SAVE_STATE, (id, TEXTS_DELETED, "true"))
         return id
 
     def close(self) -> None:
