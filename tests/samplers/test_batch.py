@@ -238,21 +238,26 @@ def test_a_provider_that_cancels_reads_what_is_ready(provide):
     assert isinstance(error, NotExecutedError) and error.reason == "cancelled" and mock.stats.traces == 0
 
 
-@pytest.mark.parametrize("failure", [ReplyError("lost"), JobError("POST: the server says 400", status=400)])
-def test_a_job_whose_cancelling_failed_is_cancelled_at_the_next_look(provide, failure):
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_job_whose_cancelling_failed_is_cancelled_at_the_next_look(provide, monkeypatch, refused):
     mock, url = provide(tokens_per_second=0.01)
-    failures = [failure]
+    failures, request = [], HttpClient.request
 
-    class Failing(OpenAIBatches):
-        async def _call(self, method, path, data=None, **options):
-            if path.endswith("/cancel") and failures:
-                raise failures.pop()
-            return await super()._call(method, path, data, **options)
+    @contextlib.asynccontextmanager
+    async def failing(self, method, address, *arguments, **fields):
+        if address.endswith("/cancel") and not failures:
+            failures.append(address)
+            if not refused:
+                raise aiohttp.ServerDisconnectedError
+            address += "/nowhere"
+        async with request(self, method, address, *arguments, **fields) as response:
+            yield response
 
-    provider = Failing(url)
+    monkeypatch.setattr(HttpClient, "request", failing)
+    provider = OpenAIBatches(url)
     provider.cancels = True
     (error,) = ask(url, [("q1", 1, 0)], provider=provider)
-    assert isinstance(error, NotExecutedError) and error.reason == "cancelled" and mock.stats.traces == 0
+    assert isinstance(error, NotExecutedError) and error.reason == "cancelled" and failures and mock.stats.traces == 0
 
 
 def test_a_provider_that_was_never_there_is_given_up(port):

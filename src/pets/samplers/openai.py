@@ -52,16 +52,6 @@ Body = Mapping[str, object]
 
 
 @dataclass(slots=True)
-class StreamingHabits:
-    """What is known of a server's streams: whether it is ``asked`` for the usage with every event, and was seen to have
-    ``told`` it; how many closings it has ignored in a row."""
-
-    asked: bool
-    told: bool = False
-    closings_ignored: int = 0
-
-
-@dataclass(slots=True)
 class TraceStream:
     """A trace on its way, and the connection by which it comes as soon as the head of the response is read.
 
@@ -131,7 +121,8 @@ class OpenAISampler(Sampler):
         self._has_key = bool(key or headers)
         self._refused: dict[tuple[str, str], tuple[list[str], float]] = {}  # by sender and model, and until when
         self._base = url.rstrip("/")
-        self._streaming = StreamingHabits(dialect_of(url) != "openai")  # which refuses to be asked
+        self._tells_usage = False  # with every event of a stream, as was seen
+        self._ignored_closings = 0  # of streams, in a row
         sent = check_headers(headers or {})
         self._new_client = partial(HttpClient, url, key=key, headers=sent, timeout=None, loopback=loopback)
         self._client = self._new_client()
@@ -149,7 +140,8 @@ class OpenAISampler(Sampler):
         """
         body = body_of(self._model, prompt, n, seed, sampling, self._dialect)
         if stream is not None or (self._stream and prompt.body is None):
-            on_the_way = {"continuous_usage_stats": True} if stream is not None and self._streaming.asked else {}
+            asked = stream is not None and dialect_of(self._base) != "openai"  # which refuses to be asked
+            on_the_way = {"continuous_usage_stats": True} if asked else {}
             body |= {"stream": True, "stream_options": {"include_usage": True, **on_the_way}}
         model = str(body["model"])
         names = self._left_out(prompt.sender, model) if self._refused else []
@@ -176,17 +168,16 @@ class OpenAISampler(Sampler):
         try:
             return (await asyncio.shield(exchange))[0]
         except asyncio.CancelledError:
-            habits = self._streaming
-            if not exchange.done() and habits.closings_ignored < MOST_IGNORED_CLOSINGS and stream.close():
+            if not exchange.done() and self._ignored_closings < MOST_IGNORED_CLOSINGS and stream.close():
                 await asyncio.wait([exchange], timeout=ENDING_S)
-                habits.closings_ignored = 0 if exchange.done() else habits.closings_ignored + 1
+                self._ignored_closings = 0 if exchange.done() else self._ignored_closings + 1
             if stream.events is not None:
                 with suppress(SamplerError):  # what cannot be read says nothing of what was written
                     stream.events.parse()
-                habits.told |= written.told
+                self._tells_usage |= written.told
             written.ended = exchange.done()
             if written.ended and stream.transport is not None and not written.seen:  # before its first event
-                written.seen, written.told = True, habits.told
+                written.seen, written.told = True, self._tells_usage
             raise
         finally:
             exchange.cancel()
@@ -300,7 +291,7 @@ class OpenAISampler(Sampler):
                 break
         else:
             events.parse(ended=True)
-        self._streaming.told |= stream is not None and stream.written.told
+        self._tells_usage |= stream is not None and stream.written.told
 
     @asynccontextmanager
     async def _post(self, url: str, body: Body) -> AsyncIterator["aiohttp.ClientResponse"]:
