@@ -321,11 +321,11 @@ class OpenAIBatches(BatchProvider):
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
         if job.id is None:
-            job = await self._handed_in(job, lines, journal, new=new)
-        batch, waited = await self._ended(job)
+            job = await self._submit(job, lines, journal, new=new)
+        batch, waited = await self._wait_for_end(job)
         if batch["status"] == "failed":
             await journal.drop_job(job)
-            raise _invalid(job, batch)
+            raise _validation_error(job, batch)
         replies, answered = await self._retried(partial(self._download, job, batch))
         if batch["status"] == "cancelled" and waited and not self.cancels:
             return replies, JobError(
@@ -339,13 +339,13 @@ class OpenAIBatches(BatchProvider):
     async def close(self) -> None:
         await self._client.close()
 
-    async def _handed_in(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> BatchJob:
+    async def _submit(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> BatchJob:
         """The job with its provider's name, handed in if it is not there."""
         import aiohttp
 
         async def hand_in() -> BatchJob:
             nonlocal job, new
-            batch, new = None if new else await self._find_anywhere(job), False
+            batch, new = None if new else await self._find_or_clean_up(job), False
             if batch is None:
                 form = aiohttp.FormData({"purpose": "batch"})
                 file = io.BytesIO(b"".join(lines))
@@ -363,7 +363,7 @@ class OpenAIBatches(BatchProvider):
         LOGGER.info("batch job %s: %d requests", job.id, len(job.lines))
         return job
 
-    async def _find_anywhere(self, job: BatchJob) -> dict[str, Any] | None:
+    async def _find_or_clean_up(self, job: BatchJob) -> dict[str, Any] | None:
         """The job, where it was created; else what could still become of an earlier try is made impossible."""
         if (batch := await self._find(job)) is not None:
             return batch
@@ -394,7 +394,7 @@ class OpenAIBatches(BatchProvider):
             page = await self._get(path, {**query, "after": page["data"][-1]["id"]})
             yield page["data"]
 
-    async def _ended(self, job: BatchJob) -> tuple[dict[str, Any], bool]:
+    async def _wait_for_end(self, job: BatchJob) -> tuple[dict[str, Any], bool]:
         """The batch object once it has ended, and whether it had not when it was first looked at."""
         wait_s, waited = FIRST_POLL_S, False
         while True:
@@ -476,7 +476,7 @@ def _file_name(job: BatchJob) -> str:
     return f"pets-{job.key}.jsonl"
 
 
-def _invalid(job: BatchJob, batch: Mapping[str, Any]) -> JobError:
+def _validation_error(job: BatchJob, batch: Mapping[str, Any]) -> JobError:
     """Why a job was not executed at all."""
     errors = (batch.get("errors") or {}).get("data") or [{}]
     words = "; ".join(

@@ -71,8 +71,8 @@ def read_weights(path: Path) -> Weights:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
                 raise LocalModelError(f'"{path}" is no GGUF file: it does not begin with "GGUF". Name a .gguf model.')
-            _version, _tensors, pairs = take(file, "<I"), take(file, "<Q"), take(file, "<Q")
-            header = {text(file): value_of(file, take(file, "<I")) for _ in range(pairs)}  # arrays skipped
+            _version, _tensors, pairs = read_scalar(file, "<I"), read_scalar(file, "<Q"), read_scalar(file, "<Q")
+            header = {read_text(file): read_value(file, read_scalar(file, "<I")) for _ in range(pairs)}
     except FileNotFoundError:
         raise LocalModelError(f'"{path}" does not exist. Name a .gguf file, or none for SmolLM2.') from None
     except OSError as error:
@@ -95,28 +95,29 @@ SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?
 TEXT, ARRAY = 8, 9
 
 
-def value_of(file: BinaryIO, kind: int) -> object:
+def read_value(file: BinaryIO, kind: int) -> object:
+    """A value of the header; arrays are skipped."""
     if kind == TEXT:
-        return text(file)
+        return read_text(file)
     if kind != ARRAY:
-        return take(file, SCALARS[kind])
-    inner, count = take(file, "<I"), take(file, "<Q")
+        return read_scalar(file, SCALARS[kind])
+    inner, count = read_scalar(file, "<I"), read_scalar(file, "<Q")
     if inner in SCALARS:
         file.seek(count * struct.calcsize(SCALARS[inner]), 1)
     else:
         for _ in range(count):
-            value_of(file, inner)
+            read_value(file, inner)
     return None
 
 
-def text(file: BinaryIO) -> str:
-    length = take(file, "<Q")
+def read_text(file: BinaryIO) -> str:
+    length = read_scalar(file, "<Q")
     if length > 1 << 24:
         raise struct.error("a text of more than 16 MB")
     return file.read(length).decode()
 
 
-def take(file: BinaryIO, form: str) -> int:
+def read_scalar(file: BinaryIO, form: str) -> int:
     number: int = struct.unpack(form, file.read(struct.calcsize(form)))[0]
     return number
 

@@ -101,22 +101,22 @@ class LocalSampler(Sampler):
             async with self._gate:
                 return await client.sample(prompt, min(slots, n - first), seed + first, with_logprobs)
 
-        async with self._asked(prompt, n, seed, sampling) as (client, with_logprobs):
+        async with self._client_for(prompt, n, seed, sampling) as (client, with_logprobs):
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(request(first)) for first in range(0, n, slots)]
             except ExceptionGroup as errors:
                 raise errors.exceptions[0] from errors
-        return [_counted(trace, prompt, sampling) for task in tasks for trace in task.result()]
+        return [_as_requested(trace, prompt, sampling) for task in tasks for trace in task.result()]
 
     async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
         """As :meth:`Sampler.sample_streamed`; cancelled, the model stops at its next token."""
-        async with self._asked(prompt, 1, seed, sampling) as (client, with_logprobs), self._gate:
+        async with self._client_for(prompt, 1, seed, sampling) as (client, with_logprobs), self._gate:
             trace = await client.sample_streamed(prompt, seed, with_logprobs, written)
-        return _counted(trace, prompt, sampling)
+        return _as_requested(trace, prompt, sampling)
 
     @asynccontextmanager
-    async def _asked(
+    async def _client_for(
         self, prompt: Prompt, n: int, seed: int, sampling: Sampling
     ) -> AsyncIterator[tuple[OpenAISampler, Sampling]]:
         """The client of the child, and how traces are drawn here: with log-probabilities, which count the tokens of all
@@ -134,7 +134,7 @@ class LocalSampler(Sampler):
             if self._child is not None:
                 with suppress(TimeoutError):
                     code = await asyncio.wait_for(self._child.wait(), DEATH_NOTICE_S)
-                    raise LocalModelError(f"the local model has died ({code}): {self._last_words()}") from error
+                    raise LocalModelError(f"the local model has died ({code}): {self._log_errors()}") from error
             raise
 
     async def models(self) -> list[dict[str, Any]]:
@@ -172,7 +172,7 @@ class LocalSampler(Sampler):
         if "at" not in answer:
             await child.wait()
             await self._reader
-            why = self._last_words(answer.get("error") or "it ended without a word")
+            why = self._log_errors(answer.get("error") or "it ended without a word")
             raise LocalModelError(f'llama.cpp cannot run "{self.weights.path}": {why}')
         self.url = f"{answer['at']}/v1"
         self._client = OpenAISampler(
@@ -205,7 +205,7 @@ class LocalSampler(Sampler):
         async for line in stream:
             self._log.append(line.decode("utf-8", "replace").rstrip())
 
-    def _last_words(self, otherwise: str = "it ended without a word") -> str:
+    def _log_errors(self, otherwise: str = "it ended without a word") -> str:
         """The first error of the log: the later ones only say that something failed."""
         errors = [line.partition(" E ")[2].strip() for line in self._log if " E " in line]
         return " / ".join(dict.fromkeys(errors[:3])) or " / ".join(list(self._log)[-3:]) or otherwise
@@ -230,7 +230,7 @@ class LocalSampler(Sampler):
             )
 
 
-def _counted(trace: Completion, prompt: Prompt, sampling: Sampling) -> Completion:
+def _as_requested(trace: Completion, prompt: Prompt, sampling: Sampling) -> Completion:
     """A trace as it was asked for: without log-probabilities, and what they alone tell, where nobody asked for them.
 
     One that ended at its first token has none to count: no tokens.

@@ -157,7 +157,7 @@ class OpenAISampler(Sampler):
                 refused.add(error, sent, optional_fields(body, prompt, sampling, self._dialect))
                 continue
             if refused is not None and (words := refused.news()):  # a host may refuse several: they are said together
-                self._learn(prompt.sender, model, refused.names, words)
+                self._remember_refusal(prompt.sender, model, refused.names, words)
             return traces
 
     async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
@@ -187,7 +187,7 @@ class OpenAISampler(Sampler):
         names, until = self._refused.get((sender, model), ([], math.inf))
         return names if until > asyncio.get_running_loop().time() else []
 
-    def _learn(self, sender: str, model: str, names: list[str], words: str) -> None:
+    def _remember_refusal(self, sender: str, model: str, names: list[str], words: str) -> None:
         """A request went through without these."""
         if not set(names) <= set(self._left_out(sender, model)):  # else another request has said so meanwhile
             LOGGER.warning("%s: %s (%s).", self._base, words, model)

@@ -114,7 +114,7 @@ class TraceCache:
     ) -> None:
         self.held = CachedCounts()
         self._database, self._token_limit, self._any_server = database, token_limit, any_server
-        self._sources = list(map(self._name, sources))
+        self._sources = list(map(self._source_key, sources))
         self._endpoints: dict[int, list[list[int]]] = {}  # of this run, by run and its endpoint
         # Of each question the runs that have traces, the latest first: its position there, and its last usable number.
         self._places: dict[str, list[tuple[int, int, int]]] = {}
@@ -156,7 +156,7 @@ class TraceCache:
         its length is not known; it was drawn under this limit, which its key has."""
         return wasted > 0 or tokens <= self._token_limit
 
-    def _name(self, source: str) -> str:
+    def _source_key(self, source: str) -> str:
         return source.rpartition(" at ")[0] or source if self._any_server else source
 
     def _endpoints_of(self, run: int, endpoint: int) -> list[int]:
@@ -166,7 +166,7 @@ class TraceCache:
             record = RunRecord(0) if row is None else RunRecord.from_json(row[5])
             self._texts[run] = record.keeps_texts
             self._endpoints[run] = [
-                [place for place, own in enumerate(self._sources) if source and own == self._name(source)]
+                [place for place, own in enumerate(self._sources) if source and own == self._source_key(source)]
                 for source in record.trace_sources
             ]
         own = self._endpoints[run]

@@ -43,7 +43,7 @@ class SQLiteDatabase(Database):
         self.location = str(path or MEMORY)
         if path is not None and not create and not path.exists():
             raise StateError(f"{self.name}: there is no such file. Check the path, or start a run with it.")
-        self.path = None if path is None else self._made(path)
+        self.path = None if path is None else self._create_file(path)
         with ExitStack() as undo:
             try:
                 # Calls may come from a worker thread, one at a time.
@@ -80,19 +80,19 @@ class SQLiteDatabase(Database):
         """Keep the index of that many ids in memory, and little else: traces are written once and not read again."""
         self.one(f"PRAGMA cache_size = -{min(MAX_CACHE_KIB, max(MIN_CACHE_KIB, questions // IDS_PER_KIB))}")
 
-    def _made(self, path: Path) -> Path:
+    def _create_file(self, path: Path) -> Path:
         """The one name of the file, which is made where it is not there: SQLite would make it readable for all."""
         try:
             path = path.resolve()
             if not path.exists():
                 with suppress(FileExistsError):  # another process was first
                     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
-            return self._one_name(path)
+            return self._canonical_name(path)
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
             reason = getattr(error, "strerror", None) or error
             raise StateError(f"{self.name} cannot be opened ({reason}). Check the path.") from None
 
-    def _one_name(self, path: Path) -> Path:
+    def _canonical_name(self, path: Path) -> Path:
         """Of the names of a file with hard links, the one in use or the first: SQLite keeps a log for each name."""
         status = path.stat()
         if status.st_nlink <= 1 or path.is_dir():
