@@ -19,6 +19,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import quote
 
 from pets.errors import BusyError, JobError, JobLeftError, RefusedError, ReplyError, SamplerError
 from pets.openai.batch import (
@@ -37,7 +38,15 @@ from pets.openai.request import path_of
 from pets.openai.response import ResponseReader, error_from, excerpt, json_reply
 from pets.prompts import Completion, Prompt, Sampling
 from pets.samplers.openai import Body, OpenAISampler, TraceStream
-from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler_errors, split_lines, start_of_reply
+from pets.samplers.transport import (
+    HttpClient,
+    Payload,
+    body_of_reply,
+    parts_of,
+    sampler_errors,
+    split_lines,
+    start_of_reply,
+)
 from pets.tabular import atomic_write
 
 if TYPE_CHECKING:
@@ -86,16 +95,13 @@ class BatchLimits:
 
 
 class BatchProvider(Protocol):
-    """Whoever runs jobs, within ``limits``; where it ``cancels``, jobs that have not ended are ended."""
+    """Whoever runs jobs, within ``limits``; where it ``cancels``, jobs are stopped, and what they have is read."""
 
-    limits: BatchLimits
-    cancels: bool
+    limits: BatchLimits = BatchLimits()
+    cancels: bool = False
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
-        """Hand in a job, unless that was done before, and wait for its end; ``lines`` are its requests.
-
-        A ``new`` one is nowhere yet.
-        """
+        """Hand in a job, which is ``new`` or may be there already, and wait for its end; ``lines`` are its requests."""
 
     async def close(self) -> None:
         """Give back what is held; jobs stay where they are."""
@@ -274,7 +280,6 @@ class FileBatches(BatchProvider):
     """
 
     limits = BatchLimits(requests=1 << 60, bytes=1 << 60)
-    cancels = False
 
     def __init__(self, output: Path | None = None, replies: BatchReplies | None = None) -> None:
         self._output, self._replies = output, replies
@@ -306,13 +311,9 @@ class OpenAIBatches(BatchProvider):
     for it is deleted before another is: a request to create it that is still on its way then comes to nothing.
     """
 
-    limits = BatchLimits()
-
     def __init__(
         self, url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None, timeout: float = 600.0
     ) -> None:
-        self.cancels = False
-        """Whether jobs are stopped, and what they have is read."""
         self._url = url.rstrip("/")
         self._redactor = Redactor(key, *secrets_of(headers or {}))
         self._client = HttpClient(self._url, key=key, headers=headers, timeout=timeout)
@@ -367,7 +368,7 @@ class OpenAIBatches(BatchProvider):
         """The job, where it was created; else what could still become of an earlier try is made impossible."""
         if (batch := await self._find(job)) is not None:
             return batch
-        async for files in self._pages("/files", {"purpose": "batch", "limit": PAGE_FILES}):
+        async for files in self._pages(f"/files?purpose=batch&limit={PAGE_FILES}"):
             for file in files:
                 if file.get("filename") == _file_name(job):
                     try:
@@ -379,7 +380,7 @@ class OpenAIBatches(BatchProvider):
 
     async def _find(self, job: BatchJob) -> dict[str, Any] | None:
         """The job of this key, among those that are young enough; the newest come first."""
-        async for batches in self._pages("/batches", {"limit": PAGE_JOBS}):
+        async for batches in self._pages(f"/batches?limit={PAGE_JOBS}"):
             for batch in batches:
                 if (batch.get("metadata") or {}).get(KEY) == job.key and batch["status"] != "failed":
                     return dict(batch)
@@ -387,18 +388,18 @@ class OpenAIBatches(BatchProvider):
                 break
         return None
 
-    async def _pages(self, path: str, query: Mapping[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        page = await self._get(path, query)
+    async def _pages(self, path: str) -> AsyncIterator[list[dict[str, Any]]]:
+        page = await self._get(path)
         yield page["data"]
         while page.get("has_more") and page["data"]:
-            page = await self._get(path, {**query, "after": page["data"][-1]["id"]})
+            page = await self._get(f"{path}&after={quote(page['data'][-1]['id'])}")
             yield page["data"]
 
     async def _wait_for_end(self, job: BatchJob) -> tuple[dict[str, Any], bool]:
         """The batch object once it has ended, and whether it had not when it was first looked at."""
         wait_s, waited = FIRST_POLL_S, False
         while True:
-            batch = await self._get(f"/batches/{job.id}", {})
+            batch = await self._get(f"/batches/{job.id}")
             if batch["status"] in ENDED:
                 return batch, waited
             if self.cancels and batch["status"] != "cancelling":
@@ -428,8 +429,8 @@ class OpenAIBatches(BatchProvider):
             raise
         return replies, in_output
 
-    async def _get(self, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._retried(lambda: self._call("GET", path, query=query))
+    async def _get(self, path: str) -> dict[str, Any]:
+        return await self._retried(partial(self._call, "GET", path))
 
     async def _retried(self, work: Callable[[], Awaitable[T]]) -> T:
         """What is free to try again is tried until it succeeds, or the provider was never there."""
@@ -445,11 +446,9 @@ class OpenAIBatches(BatchProvider):
                 wait_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10))
                 await asyncio.sleep(max(wait_s * (0.5 + self._random.random()), error.retry_after or 0.0))
 
-    async def _call(
-        self, method: str, path: str, data: "bytes | aiohttp.FormData | None" = None, **options: Any
-    ) -> dict[str, Any]:
+    async def _call(self, method: str, path: str, data: Payload = None) -> dict[str, Any]:
         """One request, JSON back; a refusal ends the run."""
-        async with self._open(method, path, data, **options) as response:
+        async with self._open(method, path, data) as response:
             content = self._redactor.data(await body_of_reply(response, MAX_PAGE_BYTES))
         reply = json_reply(content)
         if not isinstance(reply, dict):
@@ -457,12 +456,10 @@ class OpenAIBatches(BatchProvider):
         return reply
 
     @asynccontextmanager
-    async def _open(
-        self, method: str, path: str, data: "bytes | aiohttp.FormData | None" = None, **options: Any
-    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+    async def _open(self, method: str, path: str, data: Payload = None) -> AsyncIterator["aiohttp.ClientResponse"]:
         with sampler_errors(self._url, self._redactor):
             try:
-                async with self._client.request(method, self._url + path, data, **options) as response:
+                async with self._client.request(method, self._url + path, data) as response:
                     self._answered = True
                     if response.status != HTTPStatus.OK:
                         content = self._redactor.data(await start_of_reply(response))

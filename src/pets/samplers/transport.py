@@ -8,7 +8,7 @@ import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -27,6 +27,8 @@ MAX_ERROR_BYTES = 64 << 10  # of a reply that is an error; what follows is not r
 GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # zlib tells them apart itself
 JSON_HEADERS = {"Content-Type": "application/json"}
 SOCKS_MODULES = ("aiohttp_socks", "python_socks")  # whose errors are all of the proxy
+Payload: TypeAlias = "bytes | aiohttp.FormData | None"
+"""What a request brings: JSON as bytes, a form, or nothing."""
 
 
 class HttpClient:
@@ -62,13 +64,7 @@ class HttpClient:
         self._session: aiohttp.ClientSession | None = None
 
     def request(
-        self,
-        method: str,
-        url: str,
-        data: "bytes | aiohttp.FormData | None" = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        query: Mapping[str, str | int] | None = None,
+        self, method: str, url: str, data: Payload = None, *, headers: Mapping[str, str] | None = None
     ) -> "AbstractAsyncContextManager[aiohttp.ClientResponse]":
         """Send a request; the response comes with its head read. Bytes are JSON, unless ``headers`` say otherwise."""
         if self._session is None:
@@ -78,7 +74,6 @@ class HttpClient:
             method,
             url,
             data=io.BytesIO(data) if large else data,  # type: ignore[arg-type]
-            params=query,
             headers=headers or (JSON_HEADERS if isinstance(data, bytes) else {}),
             allow_redirects=False,
             proxy=self._proxy,

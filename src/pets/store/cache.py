@@ -176,13 +176,11 @@ class TraceCache:
         """The trace of a launch, with its text, as of the one of the run's ``endpoints`` that stands for what gave it;
         ``None`` where it is to be asked."""
         for run, position, last in self._places.get(question, ()):
-            row = None if number > last else self._database.one(SQL.CACHED_TRACE, run, position, number)
-            if row is None:
-                continue
-            [trace] = read_rows("a trace", trace_of, [row])
-            own = [place for place in self._endpoints_of(run, trace.endpoint) if place in endpoints]
-            if own and self._fits(trace.tokens, trace.wasted):
-                return replace(trace, endpoint=own[0], reused_from=trace.reused_from or run)
+            rows = self._database.all(SQL.CACHED_TRACE, run, position, number) if number <= last else []
+            for trace in read_rows("a trace", trace_of, rows):
+                own = [place for place in self._endpoints_of(run, trace.endpoint) if place in endpoints]
+                if own and self._fits(trace.tokens, trace.wasted):
+                    return replace(trace, endpoint=own[0], reused_from=trace.reused_from or run)
         return None
 
     def close(self) -> None:
