@@ -84,9 +84,8 @@ class SQLiteDatabase(Database):
         """The one name of the file, which is made where it is not there: SQLite would make it readable for all."""
         try:
             path = path.resolve()
-            if not path.exists():
-                with suppress(FileExistsError):  # another process was first
-                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
+            with suppress(FileExistsError):
+                path.touch(PRIVATE, exist_ok=False)
             return self._canonical_name(path)
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
             reason = getattr(error, "strerror", None) or error
@@ -100,7 +99,7 @@ class SQLiteDatabase(Database):
         names = []
         for file in path.parent.iterdir():
             with suppress(OSError):  # it may go meanwhile
-                if not file.is_symlink() and os.path.samestat(file.stat(), status):
+                if os.path.samestat(file.lstat(), status):  # a symbolic link is none of them
                     names.append(file)
         if len(names) < status.st_nlink:
             raise StateError(
