@@ -365,7 +365,7 @@ class OpenAIBatches(BatchProvider):
         return job
 
     async def _find_or_clean_up(self, job: BatchJob) -> dict[str, Any] | None:
-        """The job, where it was created; else what could still become of an earlier try is made impossible."""
+        """The job, where it was created; else files of earlier tries are deleted, so that none becomes a job later."""
         if (batch := await self._find(job)) is not None:
             return batch
         async for files in self._pages(f"/files?purpose=batch&limit={PAGE_FILES}"):

@@ -9,6 +9,7 @@ than the rest.
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import groupby
@@ -121,12 +122,15 @@ class TraceCache:
         self._texts: dict[int, bool] = {}  # whether a run kept them
         asked = {keys[p.id]: (p.id, p.prompt.instruction) for p in problems if p.id in keys}
         every = list(asked)
-        for first in range(0, len(every), KEYS_PER_QUERY):
-            some = every[first : first + KEYS_PER_QUERY]
-            places = ", ".join(f"?{number}" for number in range(2, len(some) + 2))
-            rows = database.all(SQL.CACHED.format(keys=places), run or 0, *some)
-            for key, own in groupby(rows, itemgetter(0)):
-                self._add(*asked[key], own)
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            for first in range(0, len(every), KEYS_PER_QUERY):
+                some = every[first : first + KEYS_PER_QUERY]
+                places = ", ".join(f"?{number}" for number in range(2, len(some) + 2))
+                rows = database.all(SQL.CACHED.format(keys=places), run or 0, *some)
+                for key, own in groupby(rows, itemgetter(0)):
+                    self._add(*asked[key], own)
+            undo.pop_all()
 
     def _add(self, question: str, instruction: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Take note of the traces of a question; an earlier run counts for the numbers that later ones lack."""
@@ -160,7 +164,7 @@ class TraceCache:
         return source.rpartition(" at ")[0] or source if self._any_server else source
 
     def _endpoints_of(self, run: int, endpoint: int) -> list[int]:
-        """The endpoints of this run that stand for one of another run."""
+        """The endpoints of this run that have the source of another run's endpoint."""
         if run not in self._endpoints:
             row = self._database.one(SQL.GET_RUN, run)
             record = RunRecord(0) if row is None else RunRecord.from_json(row[5])
@@ -173,8 +177,7 @@ class TraceCache:
         return own[endpoint] if endpoint < len(own) else []
 
     def find(self, question: str, number: int, endpoints: Collection[int]) -> StoredTrace | None:
-        """The trace of a launch, with its text, as of the one of the run's ``endpoints`` that stands for what gave it;
-        ``None`` where it is to be asked."""
+        """The trace of a launch, with its text, as of the one of ``endpoints`` that has its source, if any."""
         for run, position, last in self._places.get(question, ()):
             rows = self._database.all(SQL.CACHED_TRACE, run, position, number) if number <= last else []
             for trace in read_rows("a trace", trace_of, rows):

@@ -222,9 +222,9 @@ def take_lock(path: Path | None) -> Release | None:
 
 @contextmanager
 def locked_file(path: Path) -> Iterator[None]:
-    """Have a file that grows to this process alone; refused where another has it.
+    """Lock a file that is written for a while; refused where another process has it.
 
-    What is no plain file is shared, and what has no folder cannot be written by anybody.
+    What is no plain file is not locked, nor is one without a folder, which nobody can write.
     """
     lock = None
     if path.parent.is_dir() and (path.is_file() or not path.exists()):

@@ -113,7 +113,7 @@ class RunRecord:
         return self.spec.get(section, {}).get(name, default)
 
     def to_json(self) -> str:
-        """As the store keeps it."""
+        """The record as the store keeps it."""
         return json.dumps(asdict(self))
 
     @classmethod

@@ -102,7 +102,7 @@ class RunView:
         return read_rows("a batch job", job_of, self._database.all(SQL.JOBS, self.id))
 
     def keys(self) -> dict[str, str]:
-        """What tells the traces of each question from all others, by its id; runs of before may have none."""
+        """The cache key of each question, by its id; runs of earlier versions may have none."""
         return dict(self._database.all(SQL.KEYS, self.id))
 
     def reused(self) -> dict[int, int]:
