@@ -7,7 +7,8 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 from pets._extras import require
 from pets.errors import InputError, PetsError
@@ -19,7 +20,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-class RayCluster:
+class RayCluster(AbstractContextManager["RayCluster"]):
     """A connection to a Ray cluster; ``with RayCluster("10.0.0.1:6379") as cluster:``
 
     Without an address Ray takes the cluster that runs on this machine, else it starts one here, which ends with the
@@ -29,12 +30,18 @@ class RayCluster:
     def __init__(self, address: str = "") -> None:
         self.ray: Any = require("ray", "ray")
         self._owned = not self.ray.is_initialized()
-        if self._owned:
-            _check_address(address)
-            self._connect(address)
-
-    def __enter__(self) -> Self:
-        return self
+        if not self._owned:
+            return
+        _check_address(address)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no reports
+        options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            self.ray.init(address=address or None, **options)
+        except (OSError, RuntimeError, ValueError) as error:
+            name = f"the Ray cluster at {address}" if address else "Ray"
+            raise InputError(f"{name} cannot be used: {first_line(error)}") from None
+        # It would print what it has to say of lost nodes to stdout, among the answers, whatever the settings above.
+        self.ray._private.worker._worker_logs_enabled = False
 
     def __exit__(self, *exception: object) -> None:
         if self._owned:
@@ -64,18 +71,6 @@ class RayCluster:
         finally:
             for reference in pending:
                 ray.cancel(reference, force=True)
-
-    def _connect(self, address: str) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no reports
-        try:
-            self.ray.init(
-                address=address or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
-            )
-        except (OSError, RuntimeError, ValueError) as error:
-            name = f"the Ray cluster at {address}" if address else "Ray"
-            raise InputError(f"{name} cannot be used: {first_line(error)}") from None
-        # It would print what it has to say of lost nodes to stdout, among the answers, whatever the settings above.
-        self.ray._private.worker._worker_logs_enabled = False
 
 
 def first_line(error: Exception) -> str:

@@ -247,6 +247,18 @@ def test_what_is_written_is_known_from_the_first_token_on_and_whenever_it_is_ask
     assert (written.tokens, written.told, written.begun_at, written.seen_at) == (3, True, 2.0, 5.0)
 
 
+@pytest.mark.parametrize("last", [event(" 4", 3)[:-9], b'data: {"error": {"message": "out of memory", "code": 500}}'])
+def test_what_came_before_an_event_that_fails_counts_as_written(last):
+    written = Written()
+    events = EventReader(ResponseReader(1, Sampling()), 10_000, written)
+    events.add(event("It", 1) + b"\n", now=1.0)
+    events.add(event(" is", 2) + b"\n", now=2.0)
+    with pytest.raises(ReplyError):
+        events.add(last, now=3.0)
+        events.parse(ended=True)
+    assert (written.tokens, written.told) == (2, True)
+
+
 def test_an_error_in_a_stream_is_not_waited_with_and_neither_is_a_full_block():
     events = EventReader(ResponseReader(1, Sampling()), 10_000)
     assert not events.add(event("It") + b"\n\n", now=0.0)

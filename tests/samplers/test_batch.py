@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 
 import aiohttp
 import httpx
@@ -9,6 +10,7 @@ import pytest
 
 from pets.errors import BusyError, JobError, JobLeftError, RefusedError, ReplyError
 from pets.mock import DistributionAnswers, Faults, MockModel, running
+from pets.openai import batch as replies
 from pets.openai.batch import BatchReplies, NotExecutedError
 from pets.samplers import Prompt, Sampling
 from pets.samplers import batch as module
@@ -151,6 +153,25 @@ def test_a_job_whose_creation_was_not_heard_of_is_found_by_listing(provide, monk
     assert len(traces) == 2 and len(others) == 3 and mock.stats.batches == 4
 
 
+def test_a_file_whose_deletion_was_not_heard_of_is_gone_all_the_same(provide, monkeypatch):
+    mock, url = provide()
+    journal, requests, heard, request = Journal(fatal=1), [("q1", 2, 0)], [], HttpClient.request
+    ask(url, requests, journal)  # uploaded alone
+
+    @contextlib.asynccontextmanager
+    async def deaf(self, method, *arguments, **fields):
+        async with request(self, method, *arguments, **fields) as response:
+            if method == "DELETE" and not heard:
+                heard.append(method)
+                raise aiohttp.ServerDisconnectedError
+            yield response
+
+    monkeypatch.setattr(HttpClient, "request", deaf)
+    journal.fatal = None
+    (traces,) = ask(url, requests, journal, list(journal.jobs.values()))
+    assert len(traces) == 2 and heard and mock.stats.batches == 1
+
+
 def test_jobs_are_found_beyond_the_first_page(provide, monkeypatch):
     monkeypatch.setattr(module, "PAGE_JOBS", 2)
     mock, url = provide()
@@ -217,6 +238,28 @@ def test_a_provider_that_cancels_reads_what_is_ready(provide):
     assert isinstance(error, NotExecutedError) and error.reason == "cancelled" and mock.stats.traces == 0
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_job_whose_cancelling_failed_is_cancelled_at_the_next_look(provide, monkeypatch, refused):
+    mock, url = provide(tokens_per_second=0.01)
+    failures, request = [], HttpClient.request
+
+    @contextlib.asynccontextmanager
+    async def failing(self, method, address, *arguments, **fields):
+        if address.endswith("/cancel") and not failures:
+            failures.append(address)
+            if not refused:
+                raise aiohttp.ServerDisconnectedError
+            address += "/nowhere"
+        async with request(self, method, address, *arguments, **fields) as response:
+            yield response
+
+    monkeypatch.setattr(HttpClient, "request", failing)
+    provider = OpenAIBatches(url)
+    provider.cancels = True
+    (error,) = ask(url, [("q1", 1, 0)], provider=provider)
+    assert isinstance(error, NotExecutedError) and error.reason == "cancelled" and failures and mock.stats.traces == 0
+
+
 def test_a_provider_that_was_never_there_is_given_up(port):
     (error,) = ask(f"http://127.0.0.1:{port}/v1", [("q0", 1, 0)])
     assert isinstance(error, JobError) and "cannot be reached" in str(error)
@@ -267,6 +310,18 @@ def test_replies_that_cannot_be_read_back_fail_instead_of_waiting_for_ever(provi
     assert str(error) == "the disk is gone"
 
 
+def test_replies_that_cannot_be_kept_fail_instead_of_being_read_for_ever(provide, monkeypatch):
+    _, url = provide()
+
+    class FullDisk(io.BytesIO):
+        def write(self, line):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(replies.tempfile, "TemporaryFile", FullDisk)
+    (error,) = ask(url, [("q0", 1, 0)])
+    assert isinstance(error, JobError) and "No space left on device" in str(error) and "TMPDIR" in str(error)
+
+
 def test_a_request_that_finds_the_queue_full_all_day_is_handed_in_when_there_is_room(provide, monkeypatch):
     _, url = provide()
     monkeypatch.setattr(module, "QUEUE_WAIT_S", 0.0)
@@ -298,3 +353,11 @@ def test_a_wave_is_written_to_a_file_and_read_from_one(provide, tmp_path):
     replies.add(httpx.get(f"{url}/files/{batch['output_file_id']}/content").content.splitlines(), "output")
     traces = ask(url, requests, journal, [job], provider=FileBatches(replies=replies))
     assert [len(trace) for trace in traces] == [2, 1]
+
+
+def test_jobs_that_come_one_after_the_other_are_in_one_file(tmp_path):
+    files = FileBatches(tmp_path / "wave.jsonl")
+    for line in (b"first\n", b"second\n"):
+        with pytest.raises(JobLeftError):
+            asyncio.run(files.run(None, [line], None, new=True))
+    assert (tmp_path / "wave.jsonl").read_bytes() == b"first\nsecond\n" and files.requests == 2

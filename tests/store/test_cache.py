@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from pets.errors import StateError
 from pets.prompts import Sampling
 from pets.questions import Problem
 from pets.samplers import Prompt
@@ -110,3 +111,22 @@ def test_what_is_to_pay_at_most_is_the_dearest_way_to_spend_the_budget():
         )
         bound = CachedCounts(held).most_to_pay(budget, questions, cap, len(held) if once else 0)
         assert dearest <= bound <= dearest + (0 if once else len(held))
+
+
+def test_a_launch_that_failed_before_others_is_to_be_paid(location):
+    put(location, [trace(0, error="gone"), trace(1), trace(2)])
+    opened = cache(location)
+    assert (opened.held.by_question, opened.held.gaps) == ([2], 1)
+    assert opened.held.most_to_pay(2, 2, cap=1, asked_once=1) == 2  # the first trace of either question
+    opened.close()
+
+
+def test_a_damaged_run_is_told_and_the_connection_closed(location):
+    put(location, [trace(0)])
+    database = open_database(location, create=False)
+    with database.transaction() as transaction:
+        transaction.execute("UPDATE runs SET settings = '{}'")
+    with pytest.raises(StateError, match="settings of a run are damaged"):
+        TraceCache(database, PROBLEMS, KEYS, (SOURCE,), 100)
+    with pytest.raises(StateError, match="closed"):
+        database.one("SELECT 1")

@@ -147,8 +147,11 @@ class BatchReplies:
             self.failed += 1
             self.first_error = self.first_error or error_message(json.loads(BatchReply.of(row).content))
         self._places[id] = (self._end, len(line))
-        self._file.seek(self._end)
-        self._end += self._file.write(line)
+        try:
+            self._file.seek(self._end)
+            self._end += self._file.write(line)
+        except OSError as error:  # of this disk, and not of the connection by which the line came
+            raise JobError(f"{place}: it cannot be kept ({error}). Free the disk, or set TMPDIR.") from None
 
     def get(self, id: str) -> BatchReply | None:
         """The reply to a request; ``None`` where none came."""

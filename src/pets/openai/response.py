@@ -482,9 +482,11 @@ class EventReader:
         if DONE in events:
             self.done = True
             del events[events.index(DONE) :]
-        self._reader.read_events(events)
-        if self._written is not None and (events or self.done):
-            self._reader.note_written(self._written, self._came_at)
+        try:
+            self._reader.read_events(events)
+        finally:  # what came before an event that fails was written, too
+            if self._written is not None and (events or self.done):
+                self._reader.note_written(self._written, self._came_at)
         if len(self._content) > self._max_bytes:
             raise ReplyError(f"the server's stream has a line of over {self._max_bytes} bytes; the rest was not read.")
         self._idle_bytes = 0 if events else self._idle_bytes + size - len(self._content)

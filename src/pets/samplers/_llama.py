@@ -18,21 +18,15 @@ def end_with_parent() -> None:
     os._exit(0)
 
 
-def first_line() -> bytes:
-    """The first line of standard input, without the read-ahead of sys.stdin: it would lock out the watching thread."""
-    line = b""
-    while not line.endswith(b"\n"):
-        if not (byte := os.read(0, 1)):
-            os._exit(0)
-        line += byte
-    return line
-
-
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes the pipe
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints must not be taken for the answer
-    settings = json.loads(first_line())
+    with os.fdopen(0, "rb", buffering=0, closefd=False) as unbuffered:  # read-ahead would lock out the watching thread
+        line = unbuffered.readline()
+    if not line.endswith(b"\n"):
+        os._exit(0)
+    settings = json.loads(line)
     threading.Thread(target=end_with_parent, daemon=True).start()  # also while the model loads
     # Threads that spin while they wait for each other are many times slower where other processes want the cores.
     os.environ["OMP_WAIT_POLICY"] = "passive"

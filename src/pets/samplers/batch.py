@@ -12,13 +12,14 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import quote
 
 from pets.errors import BusyError, JobError, JobLeftError, RefusedError, ReplyError, SamplerError
 from pets.openai.batch import (
@@ -36,8 +37,16 @@ from pets.openai.headers import Redactor, secrets_of
 from pets.openai.request import path_of
 from pets.openai.response import ResponseReader, error_from, excerpt, json_reply
 from pets.prompts import Completion, Prompt, Sampling
-from pets.samplers.openai import OpenAISampler, TraceStream
-from pets.samplers.transport import HttpClient, body_of_reply, parts_of, sampler_errors, split_lines, start_of_reply
+from pets.samplers.openai import Body, OpenAISampler, TraceStream
+from pets.samplers.transport import (
+    HttpClient,
+    Payload,
+    body_of_reply,
+    parts_of,
+    sampler_errors,
+    split_lines,
+    start_of_reply,
+)
 from pets.tabular import atomic_write
 
 if TYPE_CHECKING:
@@ -79,24 +88,20 @@ JobOutcome = tuple[BatchReplies, SamplerError | None]
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one job may hold; ``one_endpoint``: requests to one path alone."""
+    """What one job may hold, all of it to one path."""
 
     requests: int = MAX_REQUESTS
     bytes: int = MAX_FILE_BYTES
-    one_endpoint: bool = True
 
 
 class BatchProvider(Protocol):
-    """Whoever runs jobs, within ``limits``; where it ``cancels``, jobs that have not ended are ended."""
+    """Whoever runs jobs, within ``limits``; where it ``cancels``, jobs are stopped, and what they have is read."""
 
-    limits: BatchLimits
-    cancels: bool
+    limits: BatchLimits = BatchLimits()
+    cancels: bool = False
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
-        """Hand in a job, unless that was done before, and wait for its end; ``lines`` are its requests.
-
-        A ``new`` one is nowhere yet.
-        """
+        """Hand in a job, which is ``new`` or may be there already, and wait for its end; ``lines`` are its requests."""
 
     async def close(self) -> None:
         """Give back what is held; jobs stay where they are."""
@@ -119,8 +124,8 @@ class _Request:
 class BatchSampler(OpenAISampler):
     """Traces of a model by batch jobs at ``provider``; :meth:`begin` first, with the jobs of an earlier process.
 
-    ``wave`` tells the number of the wave that a new job belongs to, ``arriving`` whether more requests are about to
-    come that belong together with those that came; ``on_job`` is told of every job that was handed in.
+    ``wave`` gives the number of the wave that a new job belongs to, ``arriving`` says whether more requests are about
+    to come that belong to the same job; ``on_job`` is called with every job that was handed in.
     """
 
     def __init__(self, url: str, model: str, provider: BatchProvider, **options: Any) -> None:
@@ -133,10 +138,8 @@ class BatchSampler(OpenAISampler):
         """Jobs that have not ended, by key."""
         self.left = 0
         """Requests whose replies will not come while this process lasts."""
-        self._journal: JobJournal | None = None
         self._claims: dict[BatchLine, BatchJob] = {}  # requests of an earlier process, by the latest job they are in
         self._gathered: list[_Request] = []
-        self._gatherer: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, journal: JobJournal, jobs: Sequence[BatchJob] = ()) -> None:
@@ -151,20 +154,13 @@ class BatchSampler(OpenAISampler):
         return line in self._claims
 
     async def _traces(
-        self,
-        prompt: Prompt,
-        n: int,
-        seed: int,
-        sampling: Sampling,
-        body: Mapping[str, object],
-        stream: TraceStream | None = None,
+        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, body: Body, stream: TraceStream | None = None
     ) -> list[Completion]:
         endpoint, future = f"/v1{path_of(prompt)}", asyncio.get_running_loop().create_future()
-        request = _Request((seed, n), endpoint, request_line((seed, n), endpoint, body), future)
-        self._gathered.append(request)
-        if self._gatherer is None:
-            self._gatherer = asyncio.create_task(self._gather())
-        reply = await request.reply
+        self._gathered.append(_Request((seed, n), endpoint, request_line((seed, n), endpoint, body), future))
+        if len(self._gathered) == 1:
+            self._start(self._gather())
+        reply = await future
         if isinstance(reply, SamplerError):
             raise reply.with_traceback(None)  # which others wait for, too
         if reply.status is None:
@@ -177,47 +173,27 @@ class BatchSampler(OpenAISampler):
         self.usage_of_one = self.usage_of_one or reader.usage_of_one
         return reader.completions()
 
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _gather(self) -> None:
-        """Hand in what has come together, once nothing more comes; all of it is written down first."""
+        """Hand in what has come together, once nothing more comes: in jobs of an earlier process, and in new ones."""
         size = 0
         while len(self._gathered) != size or self.arriving():
             size = len(self._gathered)
             await asyncio.sleep(GATHER_S)
-        requests, self._gathered, self._gatherer = self._gathered, [], None
-        try:
-            jobs = await self._jobs_of(requests)
-        except Exception as error:  # noqa: BLE001 (handed over to those who wait)
-            _fail(requests, error)
-            return
-        for job, mine, new in jobs:
-            task = asyncio.create_task(self._run(job, mine, new=new))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _jobs_of(self, requests: Sequence[_Request]) -> list[tuple[BatchJob, Sequence[_Request], bool]]:
-        """Jobs of an earlier process with those who wait for them, and new ones, written down, for the others."""
-        claimed: dict[str, tuple[BatchJob, list[_Request]]] = {}
-        fresh: list[_Request] = []
+        groups: dict[str, tuple[BatchJob | None, list[_Request]]] = {}
+        requests, self._gathered = self._gathered, []
         for request in requests:
             job = self._claims.pop(request.line, None)
-            if job is None:
-                fresh.append(request)
-            else:
-                claimed.setdefault(job.key, (job, []))[1].append(request)
-        jobs: list[tuple[BatchJob, Sequence[_Request], bool]] = [(job, mine, False) for job, mine in claimed.values()]
-        return jobs + [(await self._written(part), part, True) for part in _job_parts(fresh, self.provider.limits)]
-
-    async def _written(self, requests: Sequence[_Request]) -> BatchJob:
-        """A new job for requests, written down."""
-        lines = tuple(request.line for request in requests)
-        key = secrets.token_hex(12)
-        job = BatchJob(key, requests[0].endpoint, lines, time.time(), self.wave(), model=self._model)
-        await self.write_job(job)
-        return job
+            groups.setdefault(request.endpoint if job is None else job.key, (job, []))[1].append(request)
+        for job, group in groups.values():
+            for part in [group] if job else _job_parts(group, self.provider.limits):
+                self._start(self._run(job, part))
 
     async def write_job(self, job: BatchJob) -> None:
-        """As :meth:`JobJournal.write_job`."""
-        assert self._journal is not None, "begin() comes first"
         if job.key in self.open_jobs:
             self.open_jobs[job.key] = job
         await self._journal.write_job(job)
@@ -225,34 +201,37 @@ class BatchSampler(OpenAISampler):
             self.on_job(job)
 
     async def drop_job(self, job: BatchJob) -> None:
-        """As :meth:`JobJournal.drop_job`."""
-        assert self._journal is not None, "begin() comes first"
         await self._journal.drop_job(job)
 
-    async def _run(self, job: BatchJob | None, requests: Sequence[_Request], *, new: bool) -> None:
-        """A job to its last reply; what goes wrong with it, everyone who waits for one is told.
+    async def _run(self, job: BatchJob | None, requests: list[_Request]) -> None:
+        """A job, a new one if not given, to its last reply; what goes wrong, everyone who waits for one is told.
 
         What is too much for the provider's queue goes in smaller jobs, one by one.
         """
         parts, wait_s = [requests], 0.0  # that are left, the next one at the end
         while parts:
             await asyncio.sleep(wait_s)
-            requests, wait_s = parts.pop(), 0.0
+            requests, wait_s, new = parts.pop(), 0.0, job is None
             try:
-                job = job or await self._written(requests)
+                if job is None:
+                    key, lines = secrets.token_hex(12), tuple(request.line for request in requests)
+                    job = BatchJob(key, requests[0].endpoint, lines, time.time(), self.wave(), model=self._model)
+                    await self.write_job(job)
                 self.open_jobs[job.key] = job
-                lines = [request.content for request in requests]
-                await self._deliver(*await self.provider.run(job, lines, self, new=new), requests)
+                contents = [request.content for request in requests]
+                await self._deliver(*await self.provider.run(job, contents, self, new=new), requests)
             except JobQueueFullError as error:
                 LOGGER.warning("%s: %d requests go in smaller jobs, one by one.", error, len(requests))
                 middle, wait_s = -(-len(requests) // 2), QUEUE_WAIT_S if len(requests) == 1 else 0.0
                 parts += [half for half in (requests[middle:], requests[:middle]) if half]
             except Exception as error:  # noqa: BLE001 (handed over to those who wait)
-                _fail(requests, error)
+                for request in requests:
+                    if not request.reply.done():
+                        request.reply.set_exception(error)
             finally:
                 if job is not None:
                     self.open_jobs.pop(job.key, None)
-            job, new = None, True
+            job = None
 
     async def _deliver(self, replies: BatchReplies, missing: SamplerError | None, requests: Sequence[_Request]) -> None:
         """Give everyone who waits a reply, some at a time: they are read before others are in memory."""
@@ -273,35 +252,25 @@ class BatchSampler(OpenAISampler):
 
     async def close(self) -> None:
         """Close every connection; jobs stay where they are."""
-        for task in [*self._tasks, *([] if self._gatherer is None else [self._gatherer])]:
+        for task in list(self._tasks):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        self._gatherer = None
+        self._gathered = []
         await self.provider.close()
         await super().close()
 
 
-def _fail(requests: Sequence[_Request], error: Exception) -> None:
-    for request in requests:
-        if not request.reply.done():
-            request.reply.set_exception(error)
-
-
 def _job_parts(requests: Sequence[_Request], limits: BatchLimits) -> Iterator[list[_Request]]:
     """Requests in as few jobs as the limits allow."""
-    groups: dict[str, list[_Request]] = {}
+    part, size = list[_Request](), 0
     for request in requests:
-        groups.setdefault(request.endpoint if limits.one_endpoint else "", []).append(request)
-    for group in groups.values():
-        part, size = list[_Request](), 0
-        for request in group:
-            if part and (len(part) == limits.requests or size + len(request.content) > limits.bytes):
-                yield part
-                part, size = [], 0
-            part.append(request)
-            size += len(request.content)
-        yield part
+        if part and (len(part) == limits.requests or size + len(request.content) > limits.bytes):
+            yield part
+            part, size = [], 0
+        part.append(request)
+        size += len(request.content)
+    yield part
 
 
 class FileBatches(BatchProvider):
@@ -310,25 +279,24 @@ class FileBatches(BatchProvider):
     Requests that are written to a file raise a ``JobLeftError``: their replies are another process's matter.
     """
 
-    limits = BatchLimits(requests=1 << 60, bytes=1 << 60, one_endpoint=False)
-    cancels = False
+    limits = BatchLimits(requests=1 << 60, bytes=1 << 60)
 
     def __init__(self, output: Path | None = None, replies: BatchReplies | None = None) -> None:
-        self.requests = 0
-        """Written so far."""
         self._output, self._replies = output, replies
         self._lines: list[bytes] = []
+
+    @property
+    def requests(self) -> int:
+        """Written so far."""
+        return len(self._lines)
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
         if self._replies is not None:
             return self._replies, None
-        self._lines += lines
-        await asyncio.sleep(0)  # other jobs of the same wave add theirs
-        if self._output is not None and self._lines:
-            self.requests += len(self._lines)
-            text, self._lines = b"".join(self._lines), []
-            with atomic_write(self._output) as file:
-                file.write(text)
+        if self._output is not None:
+            self._lines += lines
+            with atomic_write(self._output) as file:  # jobs of one wave have one file
+                file.writelines(self._lines)
         raise JobLeftError("the wave is in its file.")
 
     async def close(self) -> None:
@@ -343,13 +311,9 @@ class OpenAIBatches(BatchProvider):
     for it is deleted before another is: a request to create it that is still on its way then comes to nothing.
     """
 
-    limits = BatchLimits()
-
     def __init__(
         self, url: str, *, key: str | None = None, headers: Mapping[str, str] | None = None, timeout: float = 600.0
     ) -> None:
-        self.cancels = False
-        """Whether jobs are stopped, and what they have is read."""
         self._url = url.rstrip("/")
         self._redactor = Redactor(key, *secrets_of(headers or {}))
         self._client = HttpClient(self._url, key=key, headers=headers, timeout=timeout)
@@ -358,11 +322,11 @@ class OpenAIBatches(BatchProvider):
 
     async def run(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> JobOutcome:
         if job.id is None:
-            job = await self._handed_in(job, lines, journal, new=new)
-        batch, waited = await self._ended(job)
+            job = await self._submit(job, lines, journal, new=new)
+        batch, waited = await self._wait_for_end(job)
         if batch["status"] == "failed":
             await journal.drop_job(job)
-            raise _invalid(job, batch)
+            raise _validation_error(job, batch)
         replies, answered = await self._retried(partial(self._download, job, batch))
         if batch["status"] == "cancelled" and waited and not self.cancels:
             return replies, JobError(
@@ -376,15 +340,13 @@ class OpenAIBatches(BatchProvider):
     async def close(self) -> None:
         await self._client.close()
 
-    # -- handing in -----------------------------------------------------------------------------------------------
-
-    async def _handed_in(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> BatchJob:
+    async def _submit(self, job: BatchJob, lines: Sequence[bytes], journal: JobJournal, *, new: bool) -> BatchJob:
         """The job with its provider's name, handed in if it is not there."""
         import aiohttp
 
         async def hand_in() -> BatchJob:
             nonlocal job, new
-            batch, new = None if new else await self._find_anywhere(job), False
+            batch, new = None if new else await self._find_or_clean_up(job), False
             if batch is None:
                 form = aiohttp.FormData({"purpose": "batch"})
                 file = io.BytesIO(b"".join(lines))
@@ -402,19 +364,23 @@ class OpenAIBatches(BatchProvider):
         LOGGER.info("batch job %s: %d requests", job.id, len(job.lines))
         return job
 
-    async def _find_anywhere(self, job: BatchJob) -> dict[str, Any] | None:
-        """The job, where it was created; else what could still become of an earlier try is made impossible."""
+    async def _find_or_clean_up(self, job: BatchJob) -> dict[str, Any] | None:
+        """The job, where it was created; else files of earlier tries are deleted, so that none becomes a job later."""
         if (batch := await self._find(job)) is not None:
             return batch
-        async for files in self._pages("/files", {"purpose": "batch", "limit": PAGE_FILES}):
+        async for files in self._pages(f"/files?purpose=batch&limit={PAGE_FILES}"):
             for file in files:
                 if file.get("filename") == _file_name(job):
-                    await self._retried(partial(self._call, "DELETE", f"/files/{file['id']}"))
+                    try:
+                        await self._retried(partial(self._call, "DELETE", f"/files/{file['id']}"))
+                    except JobError as error:  # it is gone where an answer to an earlier try was lost
+                        if error.status != HTTPStatus.NOT_FOUND:
+                            raise
         return await self._find(job)
 
     async def _find(self, job: BatchJob) -> dict[str, Any] | None:
         """The job of this key, among those that are young enough; the newest come first."""
-        async for batches in self._pages("/batches", {"limit": PAGE_JOBS}):
+        async for batches in self._pages(f"/batches?limit={PAGE_JOBS}"):
             for batch in batches:
                 if (batch.get("metadata") or {}).get(KEY) == job.key and batch["status"] != "failed":
                     return dict(batch)
@@ -422,25 +388,23 @@ class OpenAIBatches(BatchProvider):
                 break
         return None
 
-    async def _pages(self, path: str, query: Mapping[str, Any]) -> AsyncIterator[list[dict[str, Any]]]:
-        page = await self._get(path, query)
+    async def _pages(self, path: str) -> AsyncIterator[list[dict[str, Any]]]:
+        page = await self._get(path)
         yield page["data"]
         while page.get("has_more") and page["data"]:
-            page = await self._get(path, {**query, "after": page["data"][-1]["id"]})
+            page = await self._get(f"{path}&after={quote(page['data'][-1]['id'])}")
             yield page["data"]
 
-    # -- waiting and reading --------------------------------------------------------------------------------------
-
-    async def _ended(self, job: BatchJob) -> tuple[dict[str, Any], bool]:
+    async def _wait_for_end(self, job: BatchJob) -> tuple[dict[str, Any], bool]:
         """The batch object once it has ended, and whether it had not when it was first looked at."""
         wait_s, waited = FIRST_POLL_S, False
-        if self.cancels:
-            with suppress(RefusedError, BusyError):  # it has ended by itself, or the status will tell
-                await self._call("POST", f"/batches/{job.id}/cancel")
         while True:
-            batch = await self._get(f"/batches/{job.id}", {})
+            batch = await self._get(f"/batches/{job.id}")
             if batch["status"] in ENDED:
                 return batch, waited
+            if self.cancels and batch["status"] != "cancelling":
+                with suppress(JobError, BusyError, ReplyError):  # the next look tells
+                    await self._call("POST", f"/batches/{job.id}/cancel")
             waited = True
             await asyncio.sleep(wait_s)
             wait_s = min(MAX_POLL_S, wait_s * POLL_GROWTH)
@@ -465,10 +429,8 @@ class OpenAIBatches(BatchProvider):
             raise
         return replies, in_output
 
-    # -- requests -------------------------------------------------------------------------------------------------
-
-    async def _get(self, path: str, query: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._retried(lambda: self._call("GET", path, query=query))
+    async def _get(self, path: str) -> dict[str, Any]:
+        return await self._retried(partial(self._call, "GET", path))
 
     async def _retried(self, work: Callable[[], Awaitable[T]]) -> T:
         """What is free to try again is tried until it succeeds, or the provider was never there."""
@@ -484,11 +446,9 @@ class OpenAIBatches(BatchProvider):
                 wait_s = min(MAX_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** min(failures - 1, 10))
                 await asyncio.sleep(max(wait_s * (0.5 + self._random.random()), error.retry_after or 0.0))
 
-    async def _call(
-        self, method: str, path: str, data: "bytes | aiohttp.FormData | None" = None, **options: Any
-    ) -> dict[str, Any]:
+    async def _call(self, method: str, path: str, data: Payload = None) -> dict[str, Any]:
         """One request, JSON back; a refusal ends the run."""
-        async with self._open(method, path, data, **options) as response:
+        async with self._open(method, path, data) as response:
             content = self._redactor.data(await body_of_reply(response, MAX_PAGE_BYTES))
         reply = json_reply(content)
         if not isinstance(reply, dict):
@@ -496,12 +456,10 @@ class OpenAIBatches(BatchProvider):
         return reply
 
     @asynccontextmanager
-    async def _open(
-        self, method: str, path: str, data: "bytes | aiohttp.FormData | None" = None, **options: Any
-    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+    async def _open(self, method: str, path: str, data: Payload = None) -> AsyncIterator["aiohttp.ClientResponse"]:
         with sampler_errors(self._url, self._redactor):
             try:
-                async with self._client.request(method, self._url + path, data, **options) as response:
+                async with self._client.request(method, self._url + path, data) as response:
                     self._answered = True
                     if response.status != HTTPStatus.OK:
                         content = self._redactor.data(await start_of_reply(response))
@@ -515,12 +473,12 @@ def _file_name(job: BatchJob) -> str:
     return f"pets-{job.key}.jsonl"
 
 
-def _invalid(job: BatchJob, batch: Mapping[str, Any]) -> JobError:
+def _validation_error(job: BatchJob, batch: Mapping[str, Any]) -> JobError:
     """Why a job was not executed at all."""
     errors = (batch.get("errors") or {}).get("data") or [{}]
-    lines = [f"line {error['line']}: " if error.get("line") else "" for error in errors]
     words = "; ".join(
-        f"{line}{error.get('message') or error.get('code')}" for line, error in zip(lines, errors, strict=True)
+        (f"line {error['line']}: " if error.get("line") else "") + str(error.get("message") or error.get("code"))
+        for error in errors
     )
     error_type = JobQueueFullError if errors[0].get("code") == QUEUE_FULL else JobError
     return error_type(f"batch job {job.id} failed validation, and nothing of it was executed: {words[:500]}")

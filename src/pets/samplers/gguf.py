@@ -46,16 +46,13 @@ def default_weights() -> Path:
         files = metadata.files(DEFAULT_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         raise LocalModelError(f"no model is named and SmolLM2 is not installed. {GET_DEFAULT}") from None
-    for file in files:
-        if file.suffix == ".gguf":
-            path = Path(str(file.locate()))
-            if _sha256(path) != DEFAULT_SHA256:
-                raise LocalModelError(
-                    f'"{path}" is not the SmolLM2 that this pets was tested with (its SHA-256 differs). {GET_DEFAULT}; '
-                    "to use another model, name its file."
-                )
-            return path
-    raise LocalModelError(f"the distribution {DEFAULT_DISTRIBUTION} holds no .gguf file. {GET_DEFAULT}")
+    path = next((Path(str(file.locate())) for file in files if file.suffix == ".gguf"), None)
+    if path is None:
+        raise LocalModelError(f"the distribution {DEFAULT_DISTRIBUTION} holds no .gguf file. {GET_DEFAULT}")
+    if _sha256(path) != DEFAULT_SHA256:
+        words = "is not the SmolLM2 that this pets was tested with (its SHA-256 differs)"
+        raise LocalModelError(f'"{path}" {words}. {GET_DEFAULT}; to use another model, name its file.')
+    return path
 
 
 @lru_cache(maxsize=4)
@@ -68,14 +65,14 @@ def _sha256(path: Path) -> str:
 
 
 def read_weights(path: Path) -> Weights:
-    """The header of the file; one clear line if it is missing, no GGUF or cut off."""
+    """The header of the file."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
                 raise LocalModelError(f'"{path}" is no GGUF file: it does not begin with "GGUF". Name a .gguf model.')
-            _version, _tensors, pairs = take(file, "<I"), take(file, "<Q"), take(file, "<Q")
-            header = {text(file): value_of(file, take(file, "<I")) for _ in range(pairs)}  # arrays skipped
+            _version, _tensors, pairs = read_scalar(file, "<I"), read_scalar(file, "<Q"), read_scalar(file, "<Q")
+            header = {read_text(file): read_value(file, read_scalar(file, "<I")) for _ in range(pairs)}
     except FileNotFoundError:
         raise LocalModelError(f'"{path}" does not exist. Name a .gguf file, or none for SmolLM2.') from None
     except OSError as error:
@@ -98,28 +95,29 @@ SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?
 TEXT, ARRAY = 8, 9
 
 
-def value_of(file: BinaryIO, kind: int) -> object:
+def read_value(file: BinaryIO, kind: int) -> object:
+    """A value of the header; arrays are skipped."""
     if kind == TEXT:
-        return text(file)
+        return read_text(file)
     if kind != ARRAY:
-        return take(file, SCALARS[kind])
-    inner, count = take(file, "<I"), take(file, "<Q")
+        return read_scalar(file, SCALARS[kind])
+    inner, count = read_scalar(file, "<I"), read_scalar(file, "<Q")
     if inner in SCALARS:
         file.seek(count * struct.calcsize(SCALARS[inner]), 1)
     else:
         for _ in range(count):
-            value_of(file, inner)
+            read_value(file, inner)
     return None
 
 
-def text(file: BinaryIO) -> str:
-    length = take(file, "<Q")
+def read_text(file: BinaryIO) -> str:
+    length = read_scalar(file, "<Q")
     if length > 1 << 24:
         raise struct.error("a text of more than 16 MB")
     return file.read(length).decode()
 
 
-def take(file: BinaryIO, form: str) -> int:
+def read_scalar(file: BinaryIO, form: str) -> int:
     number: int = struct.unpack(form, file.read(struct.calcsize(form)))[0]
     return number
 
@@ -135,9 +133,7 @@ class LocalModelConfig:
 
 def cores() -> int:
     """The cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def free_memory() -> int:
@@ -147,8 +143,7 @@ def free_memory() -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     with suppress(OSError, ValueError):  # "max" is no number: no limit
-        limit = int((CGROUP / "memory.max").read_text())
-        taken = int((CGROUP / "memory.current").read_text())
+        limit, taken = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
         with suppress(OSError, ValueError):  # files that memory holds for as long as nobody needs it count as taken
             lines = (CGROUP / "memory.stat").read_text().splitlines()
             taken -= sum(int(line.split()[1]) for line in lines if line.startswith(("inactive_file ", "active_file ")))
@@ -159,7 +154,7 @@ def free_memory() -> int:
 def fit_config(
     weights: Weights, *, slots: int | None = None, context: int | None = None, threads: int | None = None, free: int
 ) -> LocalModelConfig:
-    """The settings that are given, the rest chosen; one clear line if they cannot fit into ``free`` bytes.
+    """The settings that are given, the rest chosen to fit into ``free`` bytes.
 
     >>> fit_config(Weights(Path("m.gguf"), 100 << 20, context=8192, cache=23040), threads=2, free=8 * GB)
     LocalModelConfig(slots=16, context=2048, threads=2)

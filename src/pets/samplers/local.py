@@ -42,10 +42,9 @@ class LocalSampler(Sampler):
     ``context`` tokens with its prompt; what is not named is chosen from the machine. ``url`` and ``key`` serve any
     other OpenAI client as well.
 
-    A prompt is read once for all traces of a request, and what a slot or a copy still holds of it is not read again. A
-    seed gives the same trace, whatever is cached or decoded beside it, but for rounding: a prompt of which all but the
-    last token was cached is summed in another order, and now and then a trace takes another turn. Other weights, a GPU
-    or another number of threads may round otherwise, too.
+    A prompt is read once for all traces of a request. A seed gives the same trace, whatever is cached or decoded beside
+    it, but for rounding: a prompt of which all but the last token was cached is summed in another order, and now and
+    then a trace takes another turn. Other weights, a GPU or another number of threads may round otherwise, too.
 
         async with LocalSampler() as sampler:
             traces = await sampler.sample(Prompt("2 + 2 ="), n=8, seed=0, sampling=Sampling(max_tokens=8))
@@ -102,22 +101,22 @@ class LocalSampler(Sampler):
             async with self._gate:
                 return await client.sample(prompt, min(slots, n - first), seed + first, with_logprobs)
 
-        async with self._asked(prompt, n, seed, sampling) as (client, with_logprobs):
+        async with self._client_for(prompt, n, seed, sampling) as (client, with_logprobs):
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(request(first)) for first in range(0, n, slots)]
             except ExceptionGroup as errors:
                 raise errors.exceptions[0] from errors
-        return [_counted(trace, prompt, sampling) for task in tasks for trace in task.result()]
+        return [_as_requested(trace, prompt, sampling) for task in tasks for trace in task.result()]
 
     async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
         """As :meth:`Sampler.sample_streamed`; cancelled, the model stops at its next token."""
-        async with self._asked(prompt, 1, seed, sampling) as (client, with_logprobs), self._gate:
+        async with self._client_for(prompt, 1, seed, sampling) as (client, with_logprobs), self._gate:
             trace = await client.sample_streamed(prompt, seed, with_logprobs, written)
-        return _counted(trace, prompt, sampling)
+        return _as_requested(trace, prompt, sampling)
 
     @asynccontextmanager
-    async def _asked(
+    async def _client_for(
         self, prompt: Prompt, n: int, seed: int, sampling: Sampling
     ) -> AsyncIterator[tuple[OpenAISampler, Sampling]]:
         """The client of the child, and how traces are drawn here: with log-probabilities, which count the tokens of all
@@ -132,12 +131,10 @@ class LocalSampler(Sampler):
                 await self._check_room(client, prompt, sampling)
             yield client, sampling if sampling.top_logprobs else replace(sampling, top_logprobs=1)
         except (BusyError, ReplyError) as error:
-            child = self._child
-            if child is None:
-                raise
-            with suppress(TimeoutError):
-                code = await asyncio.wait_for(child.wait(), DEATH_NOTICE_S)
-                raise LocalModelError(f"the local model has died ({code}): {self._last_words()}") from error
+            if self._child is not None:
+                with suppress(TimeoutError):
+                    code = await asyncio.wait_for(self._child.wait(), DEATH_NOTICE_S)
+                    raise LocalModelError(f"the local model has died ({code}): {self._log_errors()}") from error
             raise
 
     async def models(self) -> list[dict[str, Any]]:
@@ -175,7 +172,7 @@ class LocalSampler(Sampler):
         if "at" not in answer:
             await child.wait()
             await self._reader
-            why = self._last_words(answer.get("error") or "it ended without a word")
+            why = self._log_errors(answer.get("error") or "it ended without a word")
             raise LocalModelError(f'llama.cpp cannot run "{self.weights.path}": {why}')
         self.url = f"{answer['at']}/v1"
         self._client = OpenAISampler(
@@ -208,7 +205,7 @@ class LocalSampler(Sampler):
         async for line in stream:
             self._log.append(line.decode("utf-8", "replace").rstrip())
 
-    def _last_words(self, otherwise: str = "it ended without a word") -> str:
+    def _log_errors(self, otherwise: str = "it ended without a word") -> str:
         """The first error of the log: the later ones only say that something failed."""
         errors = [line.partition(" E ")[2].strip() for line in self._log if " E " in line]
         return " / ".join(dict.fromkeys(errors[:3])) or " / ".join(list(self._log)[-3:]) or otherwise
@@ -233,7 +230,7 @@ class LocalSampler(Sampler):
             )
 
 
-def _counted(trace: Completion, prompt: Prompt, sampling: Sampling) -> Completion:
+def _as_requested(trace: Completion, prompt: Prompt, sampling: Sampling) -> Completion:
     """A trace as it was asked for: without log-probabilities, and what they alone tell, where nobody asked for them.
 
     One that ended at its first token has none to count: no tokens.

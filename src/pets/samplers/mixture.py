@@ -17,8 +17,7 @@ class MixtureSampler(Sampler):
 
     ``model`` is the model's place among those of ``mixture``, ``name`` what it is called, ``currency`` what its traces
     cost where prices differ. Which model takes a launch depends on nothing but the launch and the attempt
-    (:meth:`~pets.core.mixture.ModelMixture.model_at`), so a run that is resumed asks the same model. Health, rate
-    limits and the choices of one request stay each server's own: the caller keeps these.
+    (:meth:`~pets.core.mixture.ModelMixture.model_at`), so a run that is resumed asks the same model.
 
     >>> from pets.samplers.function import FunctionSampler
     >>> mixture, server = ModelMixture((2, 1)), FunctionSampler(str)
@@ -41,7 +40,6 @@ class MixtureSampler(Sampler):
         return self
 
     def takes(self, launch: int, attempt: int = 0) -> bool:
-        """Whether a launch is its model's, after ``attempt`` other models would not take it."""
         return self._mixture.model_at(launch, attempt) == self.model
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:

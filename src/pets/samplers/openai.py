@@ -47,16 +47,8 @@ MOST_IGNORED_CLOSINGS = 3  # before a server is taken for one that reads no furt
 MAX_STREAM_TOKENS = 1 << 18  # of a trace without a limit, read from a stream
 EVENT_BYTES = 1 << 10  # of a stream per token, at most, without log-probabilities
 LOGPROB_BYTES = 256  # per token and candidate, at most
-
-
-@dataclass(slots=True)
-class StreamingHabits:
-    """What is known of a server's streams: whether it is ``asked`` for the usage with every event, and was seen to have
-    ``told`` it; how many closings it has ignored in a row."""
-
-    asked: bool
-    told: bool = False
-    closings_ignored: int = 0
+Body = Mapping[str, object]
+"""The fields of a request."""
 
 
 @dataclass(slots=True)
@@ -129,7 +121,8 @@ class OpenAISampler(Sampler):
         self._has_key = bool(key or headers)
         self._refused: dict[tuple[str, str], tuple[list[str], float]] = {}  # by sender and model, and until when
         self._base = url.rstrip("/")
-        self._streaming = StreamingHabits(dialect_of(url) != "openai")  # which refuses to be asked
+        self._tells_usage = False  # with every event of a stream, as was seen
+        self._ignored_closings = 0  # of streams, in a row
         sent = check_headers(headers or {})
         self._new_client = partial(HttpClient, url, key=key, headers=sent, timeout=None, loopback=loopback)
         self._client = self._new_client()
@@ -147,7 +140,8 @@ class OpenAISampler(Sampler):
         """
         body = body_of(self._model, prompt, n, seed, sampling, self._dialect)
         if stream is not None or (self._stream and prompt.body is None):
-            on_the_way = {"continuous_usage_stats": True} if stream is not None and self._streaming.asked else {}
+            asked = stream is not None and dialect_of(self._base) != "openai"  # which refuses to be asked
+            on_the_way = {"continuous_usage_stats": True} if asked else {}
             body |= {"stream": True, "stream_options": {"include_usage": True, **on_the_way}}
         model = str(body["model"])
         names = self._left_out(prompt.sender, model) if self._refused else []
@@ -163,7 +157,7 @@ class OpenAISampler(Sampler):
                 refused.add(error, sent, optional_fields(body, prompt, sampling, self._dialect))
                 continue
             if refused is not None and (words := refused.news()):  # a host may refuse several: they are said together
-                self._learn(prompt.sender, model, refused.names, words)
+                self._remember_refusal(prompt.sender, model, refused.names, words)
             return traces
 
     async def sample_streamed(self, prompt: Prompt, seed: int, sampling: Sampling, written: Written) -> Completion:
@@ -174,17 +168,16 @@ class OpenAISampler(Sampler):
         try:
             return (await asyncio.shield(exchange))[0]
         except asyncio.CancelledError:
-            habits = self._streaming
-            if not exchange.done() and habits.closings_ignored < MOST_IGNORED_CLOSINGS and stream.close():
+            if not exchange.done() and self._ignored_closings < MOST_IGNORED_CLOSINGS and stream.close():
                 await asyncio.wait([exchange], timeout=ENDING_S)
-                habits.closings_ignored = 0 if exchange.done() else habits.closings_ignored + 1
+                self._ignored_closings = 0 if exchange.done() else self._ignored_closings + 1
             if stream.events is not None:
                 with suppress(SamplerError):  # what cannot be read says nothing of what was written
                     stream.events.parse()
-                habits.told |= written.told
+                self._tells_usage |= written.told
             written.ended = exchange.done()
             if written.ended and stream.transport is not None and not written.seen:  # before its first event
-                written.seen, written.told = True, habits.told
+                written.seen, written.told = True, self._tells_usage
             raise
         finally:
             exchange.cancel()
@@ -194,7 +187,7 @@ class OpenAISampler(Sampler):
         names, until = self._refused.get((sender, model), ([], math.inf))
         return names if until > asyncio.get_running_loop().time() else []
 
-    def _learn(self, sender: str, model: str, names: list[str], words: str) -> None:
+    def _remember_refusal(self, sender: str, model: str, names: list[str], words: str) -> None:
         """A request went through without these."""
         if not set(names) <= set(self._left_out(sender, model)):  # else another request has said so meanwhile
             LOGGER.warning("%s: %s (%s).", self._base, words, model)
@@ -204,20 +197,12 @@ class OpenAISampler(Sampler):
         self._refused[sender, model] = names, until
 
     async def _traces(
-        self,
-        prompt: Prompt,
-        n: int,
-        seed: int,
-        sampling: Sampling,
-        body: Mapping[str, object],
-        stream: "TraceStream | None" = None,
+        self, prompt: Prompt, n: int, seed: int, sampling: Sampling, body: Body, stream: TraceStream | None = None
     ) -> list[Completion]:
         """The traces that one request brings; ``seed`` is theirs also where ``body`` may not say so."""
         streamed = bool(body.get("stream"))
-        keep_raw = prompt.body is not None
-        reader = ResponseReader(
-            n, sampling, keep_raw=keep_raw, usage_of_one=self.usage_of_one, prompt_limit=prompt.max_tokens
-        )
+        whole, limit = prompt.body is not None, prompt.max_tokens
+        reader = ResponseReader(n, sampling, keep_raw=whole, usage_of_one=self.usage_of_one, prompt_limit=limit)
         detailed = body.get("logprobs") or body.get("prompt_logprobs")
         longest = self._max_reply_bytes // (1 if detailed else PLAIN_SHARE)
         async with self._post(self._base + path_of(prompt), body) as response:
@@ -249,19 +234,18 @@ class OpenAISampler(Sampler):
                 gc.enable()
 
     async def models(self) -> list[dict[str, Any]]:
-        """As :meth:`Sampler.models`."""
-        response, content = await self._get(f"{self._base}/models", MODELS_TIMEOUT_S)
-        if response.status != HTTPStatus.OK:
-            raise self._error(response.status, response.headers, content, {})
-        return parse_models(content)
+        return parse_models(await self._get(f"{self._base}/models", MODELS_TIMEOUT_S))
 
-    async def _get(self, url: str, timeout_s: float) -> tuple["aiohttp.ClientResponse", bytes]:
+    async def _get(self, url: str, timeout_s: float) -> bytes:
         """What the server says at an address, over a connection of its own, which is closed after."""
         client = self._new_client()
         try:
             with sampler_errors(self._base, self._redactor):
                 async with asyncio.timeout(timeout_s), client.request("GET", url) as response:
-                    return response, self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
+                    content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
+                    if response.status != HTTPStatus.OK:
+                        raise self._error(response.status, response.headers, content, {})
+                    return content
         finally:
             await client.close()
 
@@ -269,9 +253,7 @@ class OpenAISampler(Sampler):
         """As the list of models says; ``None`` where there is no such list, or it does not say."""
         try:
             models = await self.models()
-        except ReplyError:
-            return None
-        except RefusedError as error:
+        except (RefusedError, ReplyError) as error:
             if error.status in KEY_STATUSES:
                 raise
             return None
@@ -283,25 +265,22 @@ class OpenAISampler(Sampler):
         return self._refused.get(("", self._model), ([], math.inf))[0]
 
     async def close(self) -> None:
-        """Close every connection; the next request opens new ones."""
         await self._client.close()
 
-    async def ask(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+    async def ask(self, path: str, body: Body) -> dict[str, Any]:
         """Another question, to a path beside /v1: JSON there and back."""
         async with self._post(f"{self._base.removesuffix('/v1')}{path}", body) as response:
             text = self._redactor.data(await body_of_reply(response, self._max_reply_bytes))
-        data: dict[str, Any] = json_reply(text)
-        return data
+        return dict(json_reply(text))
 
     async def requests_running(self) -> int | None:
         """As :meth:`Sampler.requests_running`: by what vLLM, SGLang and llama.cpp say at ``/metrics``."""
         with suppress(SamplerError):
-            response, content = await self._get(f"{self._base.removesuffix('/v1')}/metrics", METRICS_TIMEOUT_S)
-            return running_requests(content) if response.status == HTTPStatus.OK else None
+            return running_requests(await self._get(f"{self._base.removesuffix('/v1')}/metrics", METRICS_TIMEOUT_S))
         return None
 
     async def _read_events(
-        self, response: "aiohttp.ClientResponse", events: EventReader, max_bytes: int, stream: "TraceStream | None"
+        self, response: "aiohttp.ClientResponse", events: EventReader, max_bytes: int, stream: TraceStream | None
     ) -> None:
         if stream is not None:
             stream.begin(response, events)
@@ -311,10 +290,10 @@ class OpenAISampler(Sampler):
                 break
         else:
             events.parse(ended=True)
-        self._streaming.told |= stream is not None and stream.written.told
+        self._tells_usage |= stream is not None and stream.written.told
 
     @asynccontextmanager
-    async def _post(self, url: str, body: Mapping[str, object]) -> AsyncIterator["aiohttp.ClientResponse"]:
+    async def _post(self, url: str, body: Body) -> AsyncIterator["aiohttp.ClientResponse"]:
         """The server's response, headers read and status good; whatever goes wrong becomes a SamplerError."""
         content = json.dumps(body).encode()
         with sampler_errors(self._base, self._redactor):
@@ -326,9 +305,7 @@ class OpenAISampler(Sampler):
                     raise self._error(response.status, response.headers, content, body)
                 yield response
 
-    def _error(
-        self, status: int, headers: Mapping[str, str], content: bytes, body: Mapping[str, object]
-    ) -> SamplerError:
+    def _error(self, status: int, headers: Mapping[str, str], content: bytes, body: Body) -> SamplerError:
         """What an error response means: ``FieldsRefusedError`` if it names request fields that the server rejects."""
         error = error_from(status, headers, content)
         if status in FIELD_STATUSES and (names := named_fields(content, body.keys())):

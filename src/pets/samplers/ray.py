@@ -7,6 +7,7 @@ nobody anything: it counts as never sent, so that its reservation is given back 
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -37,10 +38,8 @@ class ActorSize:
 
     def count(self, cluster: RayCluster) -> int:
         """How many such actors the cluster's nodes have room for."""
-        return sum(
-            int(min(node.get("CPU", 0) // self.cpus, node.get("GPU", 0) // self.gpus if self.gpus else float("inf")))
-            for node in cluster.nodes
-        )
+        wanted = {name: amount for name, amount in (("CPU", self.cpus), ("GPU", self.gpus)) if amount}
+        return sum(int(min(node.get(name, 0) // amount for name, amount in wanted.items())) for node in cluster.nodes)
 
     def __str__(self) -> str:
         amounts = ((self.cpus, "CPU"), (self.gpus, "GPU"))
@@ -107,10 +106,9 @@ class RaySampler(Sampler):
 
     async def max_model_len(self) -> int | None:
         """As :meth:`Sampler.max_model_len`; waits until the model is loaded."""
-        try:
-            length: int | None = await self._result(self._started)
-        except UnreachableError:  # lost while it loaded; others may be well
-            return None
+        length: int | None = None
+        with suppress(UnreachableError):  # lost while it loaded; others may be well
+            length = await self._result(self._started)
         return length
 
     async def close(self) -> None:
@@ -119,12 +117,11 @@ class RaySampler(Sampler):
 
     async def _result(self, reference: Any) -> Any:
         """What an actor returns; one that is lost has sampled nothing that anybody pays for."""
-        exceptions = self._ray.exceptions
         try:
             result = await reference
-        except exceptions.RayActorError as error:
+        except self._ray.exceptions.RayActorError as error:
             raise UnreachableError(f"a Ray actor was lost: {first_line(error)}") from None
-        except exceptions.RayError as error:
+        except self._ray.exceptions.RayError as error:
             raise LocalModelError(f"a Ray actor failed: {first_line(error)}") from None
         if isinstance(result, PetsError):
             raise result
@@ -141,11 +138,10 @@ def start_actors(
     alternatives: bool = False,
 ) -> list[RaySampler]:
     """A sampler for each of ``count`` actors, as many as there is room for if not given; ``make`` runs in the actor."""
-    room = size.count(cluster)
+    ray, room = cluster.ray, size.count(cluster)
     count = room if count is None else count
     if not room or count > room:
         raise InputError(f"the Ray cluster has room for {room} actors of {size} each; wanted: {count or 1}.")
-    ray = cluster.ray
     actor_class = ray.remote(SamplerActor).options(
         num_cpus=size.cpus,
         num_gpus=size.gpus,

@@ -13,11 +13,10 @@ from pets.openai.response import ALTERNATIVE_TOKENS
 from pets.prompts import Completion, Prompt, Sampling, TokenAlternatives, text_bytes
 from pets.samplers.base import Sampler
 
-OWN_SETTINGS = {
-    "model", "tensor_parallel_size", "max_num_seqs", "max_model_len", "logprobs_mode", "max_logprobs",
-    "disable_log_stats",
-}  # fmt: skip
-"""What of vLLM's engine is said otherwise, or is decided here."""
+FIXED_SETTINGS = {"logprobs_mode": "raw_logprobs", "max_logprobs": 20, "disable_log_stats": True}
+"""The likeliest tokens are as the model gives them, before temperature and cuts: what confidence means."""
+OWN_SETTINGS = {"model", "tensor_parallel_size", "max_num_seqs", "max_model_len", *FIXED_SETTINGS}
+"""Settings of vLLM's engine that are said otherwise, or are decided here."""
 INSTALL = "pip install vllm (https://docs.vllm.ai says which build fits the machine)"
 
 
@@ -42,20 +41,16 @@ class VllmSampler(Sampler):
         if find_spec("vllm") is None:
             raise LocalModelError(f'"{model}" needs vLLM, which is not installed where the actor runs: {INSTALL}.')
         self.source = model
-        self._settings: dict[str, Any] = {"model": model, "tensor_parallel_size": max(1, gpus), **settings}
-        self._settings |= {} if slots is None else {"max_num_seqs": slots}
-        self._settings |= {} if context is None else {"max_model_len": context}
+        own = {"model": model, "tensor_parallel_size": max(1, gpus), "max_num_seqs": slots, "max_model_len": context}
+        self._settings: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        self._settings |= settings
         self._engine: Any = None
-        self._tokenizer: Any = None
 
     async def __aenter__(self) -> Self:
         from vllm import AsyncEngineArgs, AsyncLLMEngine
 
         try:
-            self._engine = AsyncLLMEngine.from_engine_args(
-                # The likeliest tokens as the model gives them, before temperature and cuts: what confidence means.
-                AsyncEngineArgs(**self._settings, logprobs_mode="raw_logprobs", max_logprobs=20, disable_log_stats=True)
-            )
+            self._engine = AsyncLLMEngine.from_engine_args(AsyncEngineArgs(**self._settings, **FIXED_SETTINGS))
             tokenizer = self._engine.get_tokenizer()
             self._tokenizer = await tokenizer if asyncio.iscoroutine(tokenizer) else tokenizer  # older engines' is one
         except (OSError, RuntimeError, TypeError, ValueError) as error:  # TypeError: a setting that it does not know
@@ -64,7 +59,6 @@ class VllmSampler(Sampler):
         return self
 
     async def max_model_len(self) -> int:
-        """The tokens of prompt and trace together that the engine holds."""
         return int(self._engine.model_config.max_model_len)
 
     async def sample(self, prompt: Prompt, n: int, seed: int, sampling: Sampling) -> list[Completion]:
@@ -80,11 +74,12 @@ class VllmSampler(Sampler):
 
     def _tokens(self, prompt: Prompt, sampling: Sampling) -> list[int]:
         """The prompt as the model reads it, its chat template applied."""
-        more = dict(sampling.extra_body)
-        template = more.pop("chat_template_kwargs", {})
-        if more or sampling.reasoning_effort is not None:
-            names = [*more, *(["reasoning_effort"] if sampling.reasoning_effort else [])]
+        names = [name for name in sampling.extra_body if name != "chat_template_kwargs"]
+        if sampling.reasoning_effort is not None:
+            names.append("reasoning_effort")
+        if names:
             raise RefusedError(f"vLLM's engine takes chat_template_kwargs alone; leave out {', '.join(names)}.")
+        template = sampling.extra_body.get("chat_template_kwargs", {})
         if isinstance(prompt.content, str):
             return list(self._tokenizer.encode(prompt.content))
         messages = [{"role": message.role, "content": message.content} for message in prompt.content]

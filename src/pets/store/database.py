@@ -4,9 +4,9 @@ A file is SQLite's (:mod:`pets.store.sqlite`), a ``postgresql://`` URL is a serv
 Statements are written once (statements.sql), in what both know: ``?1`` stands for the first value, ``INTEGER`` is 64
 bits wide and ``REAL`` a double.
 
-A file is locked by the system's lock on an empty file beside it: one process at a time holds it, and it ends with its
-holder, however that one dies. It also holds between two openings in one process. The lock's file goes when the lock is
-released; after a kill it stays, and locks nothing.
+A file is locked by the system's lock on an empty file beside it, which ends with its holder, however that one dies; it
+also holds between two openings in one process. The lock's file goes when the lock is released; after a kill it stays,
+and locks nothing.
 """
 
 import os
@@ -146,10 +146,17 @@ class Database(ABC):
         """A transaction that deletes for good, as far as the database lets it."""
         return self.transaction()
 
-    @abstractmethod
     def lock_run(self, run: int, timeout_s: float = 0.0) -> Release | None:
         """Take the right to write to a run, which ends with its holder; what releases it, ``None`` where another
         process still has it after ``timeout_s`` seconds."""
+        end = time.monotonic() + timeout_s
+        while (release := self.try_lock(run)) is None and time.monotonic() < end:
+            time.sleep(LOCK_RETRY_S)
+        return release
+
+    @abstractmethod
+    def try_lock(self, run: int) -> Release | None:
+        """As :meth:`lock_run`, without waiting."""
 
     @abstractmethod
     def is_locked(self, run: int) -> bool:
@@ -197,31 +204,27 @@ def shown_location(location: str | os.PathLike[str]) -> str:
     return f"{scheme.lower()}://{user}{parts['hosts']}{parts['path']}" + (f"?{plain}" if plain else "")
 
 
-def take_lock(path: Path | None, timeout_s: float = 0.0) -> Release | None:
-    """Take the lock that is the file at ``path`` (``None``: of a database in memory, which no other process sees).
+def take_lock(path: Path | None) -> Release | None:
+    """Take the lock that is the file at ``path``: what releases it, or ``None`` where another holder has it.
 
-    What releases it; ``None`` if another holder still has it after ``timeout_s`` seconds.
+    Without a path there is nothing to lock, as of a database in memory.
     """
-    held, end = ExitStack(), time.monotonic() + timeout_s
-    while path is not None:
-        try:
-            file = _locked(path)
-        except OSError as error:
-            raise StateError(f'the lock "{path}" cannot be taken ({error}). Check who owns it.') from None
-        if file is not None:
-            held.callback(_unlock, path, file)
-            break
-        if time.monotonic() >= end:
-            return None
-        time.sleep(LOCK_RETRY_S)
+    held = ExitStack()
+    try:
+        if path is not None:
+            held.callback(_unlock, path, _locked(path))
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        raise StateError(f'the lock "{path}" cannot be taken ({error}). Check who owns it.') from None
     return held.close
 
 
 @contextmanager
 def locked_file(path: Path) -> Iterator[None]:
-    """Have a file that grows to this process alone; refused where another has it.
+    """Lock a file that is written for a while; refused where another process has it.
 
-    What is no plain file is shared, and what has no folder cannot be written by anybody.
+    What is no plain file is not locked, nor is one without a folder, which nobody can write.
     """
     lock = None
     if path.parent.is_dir() and (path.is_file() or not path.exists()):
@@ -242,20 +245,16 @@ def _unlock(path: Path, file: int) -> None:
     os.close(file)
 
 
-def _locked(path: Path) -> int | None:
-    """The file, open and locked; None if another holder has it."""
+def _locked(path: Path) -> int:
+    """The file, open and locked; ``BlockingIOError`` if another holder has it."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
+        with ExitStack() as undo:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            undo.callback(os.close, file)
             _lock(file)
-        except OSError as error:
-            os.close(file)
-            if isinstance(error, BlockingIOError):
-                return None
-            raise
-        if os.fstat(file).st_nlink:
-            return file
-        os.close(file)  # its last holder removed it before we had it: what we locked is no longer there
+            if os.fstat(file).st_nlink:  # else its last holder removed it before we had it
+                undo.pop_all()
+                return file
 
 
 if sys.platform == "win32":

@@ -21,9 +21,9 @@ def trace_records(view: RunView) -> Iterator[dict[str, Any]]:
     """
     for trace in view.traces():
         record = asdict(trace)
-        measured, cost = record.pop("confidences"), record.pop("cost")
+        measured, cost, spelling = (record.pop(name) for name in ("confidences", "cost", "spelling"))
         record["cost"] = None if cost is None else cost / 1e12
-        record["canonical"], spelling = record["answer"], record.pop("spelling")
+        record["canonical"] = record["answer"]
         record["answer"] = record["answer"] if spelling is None else spelling
         yield record | {"confidences": None if measured is None else {kind: measured[kind] for kind in KINDS}}
 

@@ -6,14 +6,16 @@ ROWID`` goes.
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
-from pets.errors import PetsError, StateError
+from pets.errors import StateError
 from pets.prompts import Message, Sampling
 from pets.store.cache import content_keys
 from pets.store.database import Database
+from pets.store.records import BAD_VALUES, TEXT, USER
 
 
 def refuse_newer(database: Database, version: int, name_another: str) -> None:
@@ -33,26 +35,19 @@ def migrate(transaction: Database, version: int) -> None:
             if not words.startswith("CALL "):
                 transaction.execute(words)
             elif version:  # a new store holds nothing to rewrite
-                REWRITES[words.removeprefix("CALL ")](transaction)
+                rewrite = REWRITES[words.removeprefix("CALL ")]
+                for run, settings in transaction.execute("SELECT id, settings FROM runs").fetchall():
+                    with suppress(*BAD_VALUES):  # damaged: readers of the run are told
+                        rewrite(transaction, run, json.loads(settings))
 
 
-def costs_of_traces(transaction: Database) -> None:
-    """What a trace cost, where the models of its run have different prices.
-
-    Runs of before kept the prices of their models' tokens as ``rates`` of their currency.
-    """
-    for run, settings in transaction.execute("SELECT id, settings FROM runs").fetchall():
-        try:
-            rates = json.loads(settings)["currency"].get("rates", ())
-            rows = [(output, prompt, cached[-1] if cached else prompt) for output, prompt, *cached in rates]
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # damaged: readers of the run are told
-        for model, prices in enumerate(rows):
-            transaction.execute(
-                "UPDATE traces SET cost = tokens * ?1 + (prompt_tokens - cached) * ?2 + cached * ?3 "
-                "WHERE run = ?4 AND model = ?5",
-                (*prices, run, model),
-            )
+def costs_of_traces(transaction: Database, run: int, settings: dict[str, Any]) -> None:
+    """Write what each trace cost, where the currency has ``rates``: the prices of several models' tokens."""
+    rates = settings["currency"].get("rates", ())
+    rows = [(output, prompt, cached[-1] if cached else prompt) for output, prompt, *cached in rates]
+    cost = "tokens * ?1 + (prompt_tokens - cached) * ?2 + cached * ?3"
+    statement = f"UPDATE traces SET cost = {cost} WHERE run = ?4 AND model = ?5"
+    transaction.executemany(statement, [(*prices, run, model) for model, prices in enumerate(rows)])
 
 
 FIELDS = {
@@ -65,14 +60,9 @@ FIELDS = {
 """Where the flat options of runs of before stand in their spec."""
 
 
-def specs_of_runs(transaction: Database) -> None:
-    """What a run was told, in the sections of one spec; before, it stood in several places and under ``more``."""
-    for run, settings in transaction.execute("SELECT id, settings FROM runs").fetchall():
-        try:
-            record = _record_of(json.loads(settings))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # damaged: readers of the run are told
-        transaction.execute("UPDATE runs SET settings = ?1 WHERE id = ?2", (json.dumps(record), run))
+def specs_of_runs(transaction: Database, run: int, settings: dict[str, Any]) -> None:
+    """Write the options of a run in the sections of one spec; before, they were in several places and in ``more``."""
+    transaction.execute("UPDATE runs SET settings = ?1 WHERE id = ?2", (json.dumps(_record_of(settings)), run))
 
 
 def _record_of(old: dict[str, Any]) -> dict[str, Any]:
@@ -127,54 +117,35 @@ INSTRUCTIONS = (
 LOGPROBS_ASKED = 20
 
 
-def keys_of_questions(transaction: Database) -> None:
-    """What tells the traces of a question from all others."""
-    whole = (
-        "SELECT id, settings FROM runs WHERE NOT EXISTS (SELECT 1 FROM states WHERE states.run = runs.id "
-        "AND states.name = 'texts_deleted')"
-    )
-    for run, settings in transaction.execute(whole).fetchall():
-        try:
-            record = json.loads(settings)
-            if record["verb"] != "solve" or not record["endpoints"]:
-                continue
-            spec = record["spec"]
-            reading, sampling = spec.get("reading", {}), dict(spec.get("sampling", {}))
-            if (reading.get("confidence") or reading.get("soft")) and sampling.get("top_logprobs") is None:
-                sampling["top_logprobs"] = LOGPROBS_ASKED
-            drawn, system, seed = Sampling(**sampling), reading.get("system"), spec.get("serving", {}).get("seed", 0)
-        except (ValueError, KeyError, TypeError, AttributeError, PetsError):
-            continue  # damaged: readers of the run are told
-        _write_keys(transaction, run, drawn, system, seed)
-
-
-def _write_keys(transaction: Database, run: int, drawn: Sampling, system: str | None, seed: int) -> None:
-    instructions: list[str | None] = []
-
-    def contents() -> Iterator[tuple[str, str | tuple[Message, ...]]]:
-        rows = transaction.execute(
-            "SELECT prompt, form, position FROM questions WHERE run = ?1 ORDER BY position", (run,)
-        )
-        for prompt, form, position in rows.fetchall():
-            asked_with = next((text for text in INSTRUCTIONS if form == 1 and prompt.endswith(f"\n\n{text}")), None)
-            instructions.append(asked_with)
-            if form == 1:
-                words = prompt if asked_with is None else prompt.removesuffix(f"\n\n{asked_with}")
-                yield position, (Message("user", words),)
-            else:
-                yield position, prompt if form == 0 else tuple(Message(*turn) for turn in json.loads(prompt))
-
-    try:
-        keys = list(content_keys(contents(), drawn, system, seed))
-    except (ValueError, TypeError):
-        return  # damaged: readers of the run are told
+def keys_of_questions(transaction: Database, run: int, settings: dict[str, Any]) -> None:
+    """Write the key of each question, which tells its traces from all others, and its instruction."""
+    deleted = "SELECT 1 FROM states WHERE run = ?1 AND name = 'texts_deleted'"
+    if settings["verb"] != "solve" or not settings["endpoints"] or transaction.execute(deleted, (run,)).fetchone():
+        return
+    spec = settings["spec"]
+    reading, sampling = spec.get("reading", {}), dict(spec.get("sampling", {}))
+    if (reading.get("confidence") or reading.get("soft")) and sampling.get("top_logprobs") is None:
+        sampling["top_logprobs"] = LOGPROBS_ASKED
+    questions = "SELECT position, prompt, form FROM questions WHERE run = ?1 ORDER BY position"
+    parts = [(place, *_parts_of(prompt, form)) for place, prompt, form in transaction.execute(questions, (run,))]
+    contents = ((place, content) for place, content, _ in parts)
+    keys = content_keys(contents, Sampling(**sampling), reading.get("system"), spec.get("serving", {}).get("seed", 0))
     transaction.executemany(
         "UPDATE questions SET instruction = ?3, key = ?4 WHERE run = ?1 AND position = ?2",
-        [(run, position, text, key) for text, (position, key) in zip(instructions, keys, strict=True)],
+        [(run, place, instruction, key) for (place, _, instruction), (_, key) in zip(parts, keys, strict=True)],
     )
 
 
-REWRITES: dict[str, Callable[[Database], None]] = {
+def _parts_of(prompt: str, form: int) -> tuple[str | tuple[Message, ...], str | None]:
+    """What a prompt says, and the instruction that an answer type put at its end."""
+    if form == USER:
+        instruction = next((text for text in INSTRUCTIONS if prompt.endswith(f"\n\n{text}")), None)
+        words = prompt if instruction is None else prompt.removesuffix(f"\n\n{instruction}")
+        return (Message("user", words),), instruction
+    return prompt if form == TEXT else tuple(Message(*turn) for turn in json.loads(prompt)), None
+
+
+REWRITES: dict[str, Callable[[Database, int, Any], None]] = {
     step.__name__: step for step in (costs_of_traces, specs_of_runs, keys_of_questions)
 }
 _TEXT = files(__package__).joinpath("migrations.sql").read_text("utf-8")

@@ -5,8 +5,6 @@ and what PostgreSQL alone does here (row locks, pipelines, arrays as tables) is 
 """
 
 import re
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
@@ -20,7 +18,6 @@ from pets.store.database import POSTGRES_URL, Database, Release, shown_location
 
 try:
     import psycopg
-    from psycopg import sql as identifiers
     from psycopg.conninfo import conninfo_to_dict
     from psycopg.types.numeric import Int8Dumper, IntLoader
 except ImportError as error:
@@ -28,7 +25,6 @@ except ImportError as error:
 
 DEFAULT_SCHEMA = "pets"
 CONNECT_TIMEOUT_S = 10
-LOCK_POLL_S = 0.02
 IDLE_TRANSACTION_TIMEOUT_S = 10.0  # a frozen process's locks go
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}  # a lost machine's locks go
 SERVER_SETTINGS = {
@@ -91,34 +87,25 @@ class PostgresDatabase(Database):
         self.location = shown_location(url)
         self.connection = connect(url)
         self._held: set[int] = set()
-        self._lock = threading.Lock()
         with ExitStack() as undo:
             undo.callback(self.close)
             self._prepare(create)
             undo.pop_all()
 
     def reason(self, error: Exception) -> str:
-        """As :meth:`Database.reason`."""
         return _reason(error, self.url)
 
     @contextmanager
     def creating(self) -> Iterator[Self]:
-        """As :meth:`Database.creating`."""
         with self.transaction():
             self.execute(CREATION_LOCK)
             yield self
 
-    def lock_run(self, run: int, timeout_s: float = 0.0) -> Release | None:
-        """As :meth:`Database.lock_run`."""
-        until = time.monotonic() + timeout_s
-        while True:
-            with self._lock:  # the server lets one connection have a lock twice
-                if run not in self._held and (self.one(TRY_LOCK, run) or (False,))[0]:
-                    self._held.add(run)
-                    return partial(self._unlock_run, run)
-            if time.monotonic() >= until:
-                return None
-            time.sleep(LOCK_POLL_S)
+    def try_lock(self, run: int) -> Release | None:
+        if run in self._held or self.one(TRY_LOCK, run) != (True,):  # the server lets a connection have a lock twice
+            return None
+        self._held.add(run)
+        return partial(self._unlock_run, run)
 
     def _unlock_run(self, run: int) -> None:
         """Release the lock of a run; a lost connection has released it."""
@@ -128,7 +115,6 @@ class PostgresDatabase(Database):
             self._held.discard(run)
 
     def is_locked(self, run: int) -> bool:
-        """As :meth:`Database.is_locked`."""
         return self.one(IS_LOCKED, run) is not None
 
     def _prepare(self, create: bool) -> None:
@@ -137,14 +123,13 @@ class PostgresDatabase(Database):
             _, schema = split_url(self.url)
             self.execute(MIGRATION_LOCK, (schema,))
             tables = {name for (name,) in self.execute(TABLES_OF_SCHEMA).fetchall()}
-            if "pets_version" not in tables and tables & {"runs", "ledger", "questions"}:
-                raise StateError(f"{self.name}: its schema {schema!r} is something else's. Name one with ?schema=NAME.")
-            if "pets_version" not in tables and not create:
-                raise StateError(f"{self.name} holds nothing of pets yet. Check the URL, or start a run with it.")
             if "pets_version" not in tables:
-                self.connection.execute(
-                    identifiers.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(identifiers.Identifier(schema))
-                )
+                if tables & {"runs", "ledger", "questions"}:
+                    words = f"its schema {schema!r} is something else's. Name one with ?schema=NAME."
+                    raise StateError(f"{self.name}: {words}")
+                if not create:
+                    raise StateError(f"{self.name} holds nothing of pets yet. Check the URL, or start a run with it.")
+                self.connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')  # letters, digits, underscores
                 self.execute("CREATE TABLE pets_version (version INTEGER NOT NULL)")
                 self.execute("INSERT INTO pets_version VALUES (0)")
             (version,) = self.execute("SELECT version FROM pets_version").fetchone()
@@ -153,12 +138,12 @@ class PostgresDatabase(Database):
             self.execute("UPDATE pets_version SET version = ?1 WHERE version < ?1", (len(migrations.MIGRATIONS),))
 
 
-def connect(url: str, *, timeout_s: int = CONNECT_TIMEOUT_S) -> Connection:
+def connect(url: str) -> Connection:
     """A connection that finds the URL's schema, commits by itself, and counts in whole numbers."""
     plain, schema = split_url(url)
     try:
-        parameters: dict[str, Any] = {"connect_timeout": timeout_s, "application_name": "pets", **KEEPALIVES}
-        parameters |= conninfo_to_dict(plain)
+        parameters: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pets"}
+        parameters |= KEEPALIVES | conninfo_to_dict(plain)
         connection: Connection = psycopg.connect(autocommit=True, cursor_factory=psycopg.RawCursor, **parameters)
         settings = {"search_path": f'"{schema}"', **SERVER_SETTINGS}
         sql = "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS t (name, value)"
@@ -188,14 +173,9 @@ def split_url(url: str) -> tuple[str, str]:
             "postgresql://USER@SERVER/DATABASE, and what is special in a user, password or parameter as %40 (@), "
             "%2F (/), %3A (:) or %3F (?)."
         )
-    schema, parameters = "", list[str]()
-    for pair in filter(None, (parts["parameters"] or "").split("&")):
-        name, _, value = pair.partition("=")
-        if name == "schema":
-            schema = unquote(value)
-        else:
-            parameters.append(f"{name}={value}")  # the client decodes it, its own way
-    schema = schema or DEFAULT_SCHEMA
+    pairs = [pair.partition("=") for pair in (parts["parameters"] or "").split("&") if pair]
+    parameters = [f"{name}={value}" for name, _, value in pairs if name != "schema"]  # the client decodes them
+    schema = next((unquote(value) for name, _, value in reversed(pairs) if name == "schema"), "") or DEFAULT_SCHEMA
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
         raise StateError("a schema's name has up to 63 letters, digits and underscores. Change ?schema=NAME.")
     scheme, _, rest = url.partition("?")[0].partition("://")

@@ -49,10 +49,8 @@ class RunRecord:
 
     ``spec`` is what the user said, in sections as :meth:`pets.engine.spec.RunSpec.to_plain` writes it; ``total`` is
     what its budget comes to in the currency's smallest unit, or ``window`` of a stream without an end: so many
-    questions share so much. ``answer_type`` is the one for all questions that the first
-    traces of a run of before chose. ``sources`` tell the model and
-    server of each endpoint from all others, empty where nobody can. Seeds follow from a question's prompt, those of
-    runs of before from its place.
+    questions share so much. ``sources`` name the model and server of each endpoint, empty where they are not known.
+    ``answer_type``, for all questions, and ``seeds_by="place"`` are of runs of earlier versions alone.
     """
 
     total: int
@@ -71,29 +69,29 @@ class RunRecord:
     @property
     def budget(self) -> str:
         """The budget as the user wrote it."""
-        return str(self._said("spending", "budget", ""))
+        return str(self._option("spending", "budget", ""))
 
     @property
     def policy(self) -> str:
         """The policy's spec; of one that was fitted, its name."""
-        policy = self._said("spending", "policy", "")
+        policy = self._option("spending", "policy", "")
         return str(policy["name"] if isinstance(policy, Mapping) else policy)
 
     @property
     def keeps_texts(self) -> bool:
         """Whether the texts of traces are written."""
-        return bool(self._said("keeping", "keep_texts", True))
+        return bool(self._option("keeping", "keep_texts", True))
 
     @property
     def confidence(self) -> str | None:
         """The kind that votes are weighted by, where the user chose one."""
-        kind: str | None = self._said("reading", "confidence", None)
+        kind: str | None = self._option("reading", "confidence", None)
         return kind
 
     @property
     def batch_api(self) -> bool:
         """Whether the run is sampled by batch jobs."""
-        return bool(self._said("serving", "batch_api", False))
+        return bool(self._option("serving", "batch_api", False))
 
     @property
     def trace_sources(self) -> tuple[str, ...]:
@@ -104,28 +102,23 @@ class RunRecord:
         """
         if self.sources or not self.endpoints:
             return self.sources
-        names, sources = [str(share["name"]) for share in self._said("serving", "models", ())], []
+        names, sources = [str(share["name"]) for share in self._option("serving", "models", ())], []
         for endpoint in self.endpoints:
             name = next((name for name in names if endpoint.startswith(f"{name}=")), None)
             url = endpoint.removeprefix(f"{name}=")
             sources.append(f"{self.model if name is None else name} at {url.rstrip('/')}")
         return tuple(sources)
 
-    def _said(self, section: str, name: str, default: Any) -> Any:
+    def _option(self, section: str, name: str, default: Any) -> Any:
         return self.spec.get(section, {}).get(name, default)
 
     def to_json(self) -> str:
-        """As the store keeps it."""
+        """The record as the store keeps it."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The record that :meth:`to_json` wrote.
-
-        >>> record = RunRecord(100, endpoints=("http://localhost:8000/v1",), window=(8, 100))
-        >>> RunRecord.from_json(record.to_json()) == record
-        True
-        """
+        """The record that :meth:`to_json` wrote."""
         try:
             data = json.loads(text)
             for name, kind in PLAIN_RECORD.items():
@@ -145,12 +138,11 @@ class StoredTrace(Usage):
     """A trace as it came back, whole: enough to vote, to audit and to replay without asking the model again.
 
     ``answer`` is canonical, ``None`` where no vote is cast, ``spelling`` how the trace wrote it, where that differs and
-    is known; ``error`` says why nothing came back after ``tries``.
-    ``endpoint`` is a place in the settings' list. ``tokens`` are those paid for, of failed tries too; ``wasted`` counts
-    the tries before this one that may have been sampled, were charged and came to nothing, and choices that came with
-    it unasked. ``model`` is the place of the model that gave it among those of the run. ``soft`` is what the trace
-    might have said, where votes are soft. ``cost`` is that of failed tries too. ``reused_from`` is the run that
-    paid for it, where that was another. One that was cancelled has a ``part`` and the finish CANCELLED.
+    is known; ``error`` says why nothing came back after ``tries``. ``endpoint`` and ``model`` are places in the run's
+    lists. ``tokens`` and ``cost`` are those paid for, failed tries included; ``wasted`` counts tries charged for
+    nothing, and choices that came with it unasked. ``soft`` is what the trace might have said, where votes are soft.
+    ``reused_from`` is the run that paid for it, where that was another. One that was cancelled has a ``part`` and the
+    finish CANCELLED.
     """
 
     question: str
@@ -175,15 +167,11 @@ class StoredTrace(Usage):
         return Launch(self.question, self.number)
 
     def trace(self, confidence_kind: str | None = None, label: str | None = None, lost: Usage = NOTHING) -> Trace:
-        """What the allocator is told; ``confidence_kind`` is the confidence that votes are weighted by, ``label`` the
-        class that its answer votes for where that is another. What attempts before it have ``lost`` is charged already.
-
-        >>> StoredTrace("q", 0, "7", tokens=9).trace() == Trace("q", 0, "7", tokens=9)
-        True
-        """
-        confidence = (
-            None if confidence_kind is None or self.confidences is None else getattr(self.confidences, confidence_kind)
-        )
+        """The trace for the allocator: its vote for ``label``, else for its answer, weighted by the confidence of that
+        kind. What attempts before it have ``lost`` is charged already."""
+        confidence = None
+        if confidence_kind is not None and self.confidences is not None:
+            confidence = getattr(self.confidences, confidence_kind)
         return Trace(
             self.question,
             self.number,
@@ -209,7 +197,7 @@ class LostLaunch:
 
 @dataclass(frozen=True, slots=True)
 class ModelTotals:
-    """The traces that one model of a run gave, those that failed left aside; tokens are those of all."""
+    """The traces of one model of a run, without those that failed; tokens are those of all."""
 
     model: int
     traces: int
@@ -253,12 +241,9 @@ def question_row(run: int, position: int, problem: Problem) -> Row:
         content, form = json.dumps([(turn.role, turn.content) for turn in content], ensure_ascii=False), CHAT
     texts = (problem.id, content, problem.answer_type, problem.gold, problem.level)
     for text in filter(None, texts):
-        if "\0" in text:
-            raise InputError(f"a question cannot be kept: {text[:40]!r} holds a NUL character. Repair it.")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"a question cannot be kept: {text[:40]!r} is no UTF-8. Repair it.") from None
+        if storable(text) != text:
+            fault = "holds a NUL character" if "\0" in text else "is no UTF-8"
+            raise InputError(f"a question cannot be kept: {text[:40]!r} {fault}. Repair it.")
     return (run, position, problem.id, content, form, problem.answer_type, problem.gold, problem.level, problem.options)
 
 

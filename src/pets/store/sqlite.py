@@ -43,20 +43,16 @@ class SQLiteDatabase(Database):
         self.location = str(path or MEMORY)
         if path is not None and not create and not path.exists():
             raise StateError(f"{self.name}: there is no such file. Check the path, or start a run with it.")
-        self.path = None if path is None else self._made(path)
-        try:
-            # Calls may come from a worker thread, one at a time.
-            self.connection = sqlite3.connect(
-                self.path or MEMORY, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.Error as error:
-            raise StateError(f"{self.name} cannot be opened ({error}). Check the path.") from None
+        self.path = None if path is None else self._create_file(path)
         with ExitStack() as undo:
-            undo.callback(self.connection.close)
             try:
+                # Calls may come from a worker thread, one at a time.
+                options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
+                self.connection = sqlite3.connect(self.path or MEMORY, timeout=LOCK_TIMEOUT_S, **options)
+                undo.callback(self.connection.close)
                 self._prepare(durability)
             except sqlite3.Error as error:
-                raise StateError(f"{self.name} cannot be used ({error}). Check the file, or name another.") from None
+                raise StateError(f"{self.name} cannot be opened ({error}). Check the file, or name another.") from None
             undo.pop_all()
 
     @contextmanager
@@ -67,12 +63,10 @@ class SQLiteDatabase(Database):
             yield self
         self.one("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def lock_run(self, run: int, timeout_s: float = 0.0) -> Release | None:
-        """As :meth:`Database.lock_run`."""
-        return take_lock(self._lock_of(run), timeout_s)
+    def try_lock(self, run: int) -> Release | None:
+        return take_lock(self._lock_of(run))
 
     def is_locked(self, run: int) -> bool:
-        """As :meth:`Database.is_locked`."""
         lock = self._lock_of(run)
         release = take_lock(lock if lock is not None and lock.exists() else None)
         if release is not None:
@@ -86,19 +80,18 @@ class SQLiteDatabase(Database):
         """Keep the index of that many ids in memory, and little else: traces are written once and not read again."""
         self.one(f"PRAGMA cache_size = -{min(MAX_CACHE_KIB, max(MIN_CACHE_KIB, questions // IDS_PER_KIB))}")
 
-    def _made(self, path: Path) -> Path:
+    def _create_file(self, path: Path) -> Path:
         """The one name of the file, which is made where it is not there: SQLite would make it readable for all."""
         try:
             path = path.resolve()
-            if not path.exists():
-                with suppress(FileExistsError):  # another process was first
-                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
-            return self._one_name(path)
+            with suppress(FileExistsError):
+                path.touch(PRIVATE, exist_ok=False)
+            return self._canonical_name(path)
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
             reason = getattr(error, "strerror", None) or error
             raise StateError(f"{self.name} cannot be opened ({reason}). Check the path.") from None
 
-    def _one_name(self, path: Path) -> Path:
+    def _canonical_name(self, path: Path) -> Path:
         """Of the names of a file with hard links, the one in use or the first: SQLite keeps a log for each name."""
         status = path.stat()
         if status.st_nlink <= 1 or path.is_dir():
@@ -106,7 +99,7 @@ class SQLiteDatabase(Database):
         names = []
         for file in path.parent.iterdir():
             with suppress(OSError):  # it may go meanwhile
-                if not file.is_symlink() and os.path.samestat(file.stat(), status):
+                if os.path.samestat(file.lstat(), status):  # a symbolic link is none of them
                     names.append(file)
         if len(names) < status.st_nlink:
             raise StateError(
@@ -159,11 +152,8 @@ def _parse_location(text: str, durability: Durability) -> tuple[Path | None, Dur
     if separator:
         rest, _, query = rest.partition("?")
         text = unquote(rest.removeprefix("/")) or MEMORY
-        modes: dict[str, Durability] = {
-            "": durability,
-            "durability=machine": "machine",
-            "durability=process": "process",
-        }
+        modes: dict[str, Durability] = {"durability=machine": "machine", "durability=process": "process"}
+        modes[""] = durability
         if query not in modes:
             raise StateError(f'"?{query}" is nothing that a store can be asked for; there is ?durability=machine.')
         durability = modes[query]

@@ -6,7 +6,8 @@ INSERT INTO runs (created, updated, questions, settings, identity) VALUES (?1, ?
 -- RUN
 SELECT id, created, updated, finished, questions, settings FROM runs
 -- RUNS_OF_IDENTITY
-{RUN} WHERE identity = ?1 ORDER BY id DESC
+{RUN} WHERE identity = ?1 AND NOT EXISTS (SELECT 1 FROM states WHERE run = runs.id AND name = 'texts_deleted')
+  ORDER BY id DESC
 -- GET_RUN
 {RUN} WHERE id = ?1
 -- ALL_RUNS
@@ -28,8 +29,9 @@ UPDATE runs SET questions = ?2 WHERE id = ?1
 -- CHANGE
 UPDATE runs SET updated = ?2, finished = NULL, settings = ?3 WHERE id = ?1
 -- TOTALS
-SELECT count(*), count(answer), coalesce(sum(tokens), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(wasted), 0),
-  coalesce(sum(cached), 0), count(reused), count(part), coalesce(sum(part), 0) FROM traces WHERE run = ?1
+SELECT count(*) - count(part), count(answer), coalesce(sum(tokens), 0), coalesce(sum(prompt_tokens), 0),
+  coalesce(sum(wasted), 0), coalesce(sum(cached), 0), count(reused), count(part), coalesce(sum(part), 0)
+  FROM traces WHERE run = ?1
 -- TOTALS_BY_MODEL
 SELECT model, count(*) - count(error) - count(part), count(answer), sum(tokens), sum(prompt_tokens) FROM traces
   WHERE run = ?1 GROUP BY model ORDER BY model

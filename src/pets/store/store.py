@@ -7,8 +7,9 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
 from pets.core.budget import whole_traces
@@ -83,8 +84,7 @@ class RunView:
     def traces(self, *, texts: bool = True, first: int = 0) -> Iterator[StoredTrace]:
         """The traces that came back: question by question in their order, each question's in launch order.
 
-        Without ``texts``, which counting does not need, far less is read. ``first`` is the place of the question, from
-        0, with which to begin.
+        Without ``texts`` far less is read. ``first`` is the place of the first question, from 0.
         """
         select = SQL.TRACES_WITH_TEXT if texts else SQL.TRACES
         page = TRACES_PER_PAGE if texts else QUESTIONS_PER_PAGE
@@ -102,7 +102,7 @@ class RunView:
         return read_rows("a batch job", job_of, self._database.all(SQL.JOBS, self.id))
 
     def keys(self) -> dict[str, str]:
-        """What tells the traces of each question from all others, by its id; runs of before may have none."""
+        """The cache key of each question, by its id; runs of earlier versions may have none."""
         return dict(self._database.all(SQL.KEYS, self.id))
 
     def reused(self) -> dict[int, int]:
@@ -111,8 +111,8 @@ class RunView:
 
     def shared_with(self, other: "RunView") -> int:
         """How many traces of this run are another's too: paid for once, and counted in both."""
-        row = self._database.one(SQL.SHARED_TRACES, self.id, other.id)
-        return 0 if row is None else int(row[0])
+        [(traces,)] = self._database.all(SQL.SHARED_TRACES, self.id, other.id)
+        return int(traces)
 
     def answered(self) -> set[str]:
         """The ids of the questions whose answers have been handed out."""
@@ -135,7 +135,7 @@ class RunView:
         return next(iter(read_rows("a state of a run", lambda row: json.loads(row[0]), rows)), None)
 
 
-class Run(RunView):
+class Run(RunView, AbstractContextManager["Run"]):
     """A run that this process holds: nobody else can write to it. Use it as ``with run:``.
 
     A write is durable when it returns, and is whole or not at all. Calls may come from any thread, one at a time.
@@ -146,11 +146,8 @@ class Run(RunView):
     ) -> None:
         super().__init__(database, id, settings, code)
         self._release = release
-        row = database.one(SQL.GET_RUN, id)
-        database.size_cache_for(0 if row is None else row[4])
-
-    def __enter__(self) -> Self:
-        return self
+        [(*_, questions, _)] = database.all(SQL.GET_RUN, id)
+        database.size_cache_for(questions)
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -164,15 +161,12 @@ class Run(RunView):
         charged: Sequence[tuple[Launch, int]] = (),
         held: int | Sequence[int] = 1,
     ) -> None:
-        """Write launches, traces that came back, and launches that cost nothing.
-
-        ``held`` was reserved for each launch: one number for all, or one per launch.
+        """Write launches, for each of which ``held`` was reserved (one number for all, or one per launch), and traces.
 
         A launch is written before it is dispatched, a trace before it is counted: what a dead process leaves is
         every trace that was counted, once, and every launch that may have been paid for. ``dropped`` launches were
         given up free of charge; their numbers are not used again, so a question's numbers may have gaps. ``charged``
-        launches had a try that was paid for and came to nothing, and will be tried again: so much more is held for
-        each.
+        launches will be tried again after a try that was paid for: so much more is held for each.
         """
         try:
             with self._database.transaction() as transaction:
@@ -196,26 +190,25 @@ class Run(RunView):
             raise StateError(f"run {self.id}: {wrong}; nothing was written. {rule}") from None
 
     def set_answers(self, traces: Iterable[StoredTrace]) -> None:
-        """Write what traces that are there already say, now that they have been read again."""
+        """Write the answers of traces that were read again."""
         rows = [(self.id, t.question, t.number, t.answer, t.finish, t.spelling) for t in traces]
         with self._database.transaction() as transaction:
             transaction.executemany(SQL.SET_ANSWER, rows)
 
     def set_answer_types(self, chosen: Iterable[tuple[str, str]]) -> None:
-        """Write how questions are read, now that it is known."""
+        """Write the answer types of questions, by their ids."""
         with self._database.transaction() as transaction:
             self._put(transaction, SQL.SET_ANSWER_TYPE, [(self.id, *choice) for choice in chosen])
 
     @staticmethod
     def check(problem: Problem) -> None:
-        """Refuse a question that cannot be kept, before others are written with it."""
+        """Refuse a question that cannot be kept."""
         question_row(0, 0, problem)
 
     def add(self, problems: Iterable[Problem]) -> int:
         """Append questions, streamed, and say how many."""
         with self._database.transaction() as transaction:
-            row = self._database.one(SQL.GET_RUN, self.id)
-            return add_questions(transaction, self.id, problems, first=0 if row is None else row[4])
+            return add_questions(transaction, self.id, problems, {})
 
     def change(self, settings: RunRecord) -> None:
         """Change the run's settings; a top-up is a larger total."""
@@ -249,18 +242,16 @@ class Run(RunView):
         self._release()
 
     def _put(self, transaction: Database, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert or change one row for each question, whose id is the second value."""
+        """Write one row for each question, whose id is the second value."""
         if rows and transaction.executemany(statement, rows) != len(rows):
             has = (transaction.execute(SQL.HAS_QUESTION, row[:2]).fetchone() for row in rows)
             missing = next(row[1] for row, there in zip(rows, has, strict=True) if there is None)
             raise InputError(f"run {self.id} has no question {missing!r}; write only what was launched in it.")
 
 
-def add_questions(
-    transaction: Database, run: int, problems: Iterable[Problem], first: int, keys: Mapping[str, str] | None = None
-) -> int:
-    """Stream questions into a run, from position ``first`` on, and say how many; ``keys`` tell their traces apart."""
-    keys = keys or {}
+def add_questions(transaction: Database, run: int, problems: Iterable[Problem], keys: Mapping[str, str]) -> int:
+    """Append questions to a run, streamed, and say how many; ``keys`` tell their traces apart."""
+    [(*_, first, _)] = transaction.all(SQL.GET_RUN, run)
     rows = (
         (*question_row(run, position, problem), problem.prompt.instruction or None, keys.get(problem.id))
         for position, problem in enumerate(problems, first)
@@ -280,35 +271,19 @@ def summary_of(database: Database, row: tuple[Any, ...]) -> RunSummary:
     locked = database.is_locked(id)  # looked at first: whoever finishes a run releases its lock afterwards
     finished = (database.one(SQL.GET_RUN, id) or row)[3]
     state: RunState = "running" if locked else "stopped" if finished is None else "finished"
-    totals = database.one(SQL.TOTALS, id) or (0,) * 9
-    rows, answered, tokens, prompt_tokens, wasted, cached, reused, cancelled, parts = totals
-    traces = rows - cancelled
-    lost, held = database.one(SQL.COUNT_LOST, id) or (0, 0)
+    [totals] = database.all(SQL.TOTALS, id)
+    traces, answered, tokens, prompt_tokens, wasted, cached, reused, cancelled, parts = totals
+    [(lost, held)] = database.all(SQL.COUNT_LOST, id)
     price, cost, own = settings.currency, 0, [0, 0, 0]
     if price.unit == "picodollars":  # traces that have a cost of their own cost that
-        cost, *own = database.one(SQL.OWN_COSTS, id) or (0,) * 4
+        [(cost, *own)] = database.all(SQL.OWN_COSTS, id)
     usage = Usage(tokens=tokens - own[0], prompt_tokens=prompt_tokens - own[1], cached_tokens=cached - own[2])
     paid = price.per_trace * (traces + wasted + whole_traces(parts)) + cost + price.cost(usage) - price.per_trace
-    return RunSummary(
-        id=id,
-        state=state,
-        created=created,
-        updated=updated,
-        questions=questions,
-        traces=traces,
-        answered=answered,
-        lost=lost,
-        tokens=tokens,
-        prompt_tokens=prompt_tokens,
-        spent=paid + held,
-        settings=settings,
-        reused=reused,
-        cancelled=cancelled,
-        cancelled_parts=parts,
-    )
+    counts = (questions, traces, answered, lost, tokens, prompt_tokens, paid + held)
+    return RunSummary(id, state, created, updated, *counts, settings, reused, cancelled, parts)
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """Runs by number, in one place. Use it as ``with Store.open(path) as store:``.
 
     One store is for one thread at a time; any number of processes may open the same file.
@@ -321,13 +296,10 @@ class Store:
     def open(cls, location: str | os.PathLike[str], *, create: bool = True, durability: Durability = "process") -> Self:
         """Open a store by path or URL (``sqlite:///runs.db``, ``postgresql://...``).
 
-        It is made if it is not there, and updated if it is older. ``durability="machine"`` flushes every write of a
-        file to the disk: it then survives a power cut too.
+        It is made if it is not there, and updated if it is older. A write to a file survives a power cut, too, with
+        ``durability="machine"``.
         """
         return cls(open_database(location, create=create, durability=durability))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -349,7 +321,7 @@ class Store:
         *,
         stream: bool = False,
         identity: str | None = None,
-        keys: Mapping[str, str] | None = None,
+        keys: Mapping[str, str] = MappingProxyType({}),
         is_rival: Callable[[RunSummary], bool] = lambda run: False,
     ) -> Run:
         """Make a run, which this process then holds. The questions are streamed in; if one is bad, there is no run.
@@ -368,7 +340,7 @@ class Store:
                     )
                 plain = settings.to_json()
                 id = int(transaction.execute(SQL.NEW_RUN, (time.time(), plain, identity)).fetchone()[0])
-                if not add_questions(transaction, id, problems, 0, keys) and not stream:
+                if not add_questions(transaction, id, problems, keys) and not stream:
                     raise InputError("a run needs at least one question; there is none.")
                 release = self._lock(id)  # before anybody can see the run
                 undo.callback(release)
@@ -376,10 +348,8 @@ class Store:
         return Run(self._database, id, settings, release)
 
     def open_run(self, run: int | str = "last", *, code: str | None = None) -> Run:
-        """The run of that number, or the last, held by this process; refused while another process holds it.
-
-        ``code`` is what the user named that reads its answers, ``python:...``.
-        """
+        """The run of that number, or the last, held by this process; refused while another process holds it. ``code``
+        is what the user named that reads its answers, ``python:...``."""
         id, _ = self._find(run)
         if self.view(id).load(TEXTS_DELETED):
             raise StateError(f"the prompts of run {id} of {self.name} were deleted: it can be read, and not go on.")
@@ -388,29 +358,25 @@ class Store:
                 f"run {id} of {self.name} was shared by several processes (--join), which is no longer done: "
                 f"`pets runs export {id}` gives its traces; it does not go on, and --new begins another."
             )
-        with ExitStack() as undo:
-            release = self._lock(id)
-            undo.callback(release)
-            _, settings = self._find(id)  # as the last holder left them
-            undo.pop_all()
-        return Run(self._database, id, settings, release, code)
+        release = self._lock(id)
+        try:
+            return Run(self._database, *self._find(id), release, code)  # as the last holder left it
+        except BaseException:
+            release()
+            raise
 
     def view(self, run: int | str = "last", *, code: str | None = None) -> RunView:
-        """The run of that number, or the last, to read alone: also while another process works on it.
-
-        ``code`` as in :meth:`open_run`.
-        """
+        """The run of that number, or the last, to read alone, also while another process works on it; ``code`` as in
+        :meth:`open_run`."""
         return RunView(self._database, *self._find(run), code)
 
     def runs(self) -> list[RunSummary]:
         """A summary of every run, oldest first."""
-        return [summary_of(self._database, row) for row in self._database.all(SQL.ALL_RUNS)]
+        return list(map(partial(summary_of, self._database), self._database.all(SQL.ALL_RUNS)))
 
     def runs_like(self, identity: str) -> Iterator[RunSummary]:
         """The runs of that identity that can go on, the latest first."""
-        for row in self._database.all(SQL.RUNS_OF_IDENTITY, identity):
-            if not self.view(row[0]).load(TEXTS_DELETED):
-                yield summary_of(self._database, row)
+        return map(partial(summary_of, self._database), self._database.all(SQL.RUNS_OF_IDENTITY, identity))
 
     def delete(self, run: int | str, *, texts: bool = False) -> int:
         """Delete a run, or with ``texts`` only what was asked and said in it: texts, prompts and errors. Says which.
@@ -418,19 +384,17 @@ class Store:
         What is deleted is overwritten in the file. Without its prompts a run can be read, and no longer resumed.
         """
         id, _ = self._find(run)
-        release = self._lock(id)
-        try:
-            with self._database.erasing() as transaction:
-                for table in TABLES_OF_RUN[: 1 if texts else None]:
-                    transaction.execute(f"DELETE FROM {table} WHERE run = ?1", (id,))
-                if not texts:
-                    transaction.execute("DELETE FROM runs WHERE id = ?1", (id,))
-                else:
-                    transaction.execute(SQL.DELETE_PROMPTS, (id, DELETED))
-                    transaction.execute(SQL.DELETE_ERRORS, (id, DELETED, LOST))
-                    transaction.execute(SQL.SAVE_STATE, (id, TEXTS_DELETED, "true"))
-        finally:
-            release()
+        with ExitStack() as stack:
+            stack.callback(self._lock(id))
+            transaction = stack.enter_context(self._database.erasing())
+            for table in TABLES_OF_RUN[: 1 if texts else None]:
+                transaction.execute(f"DELETE FROM {table} WHERE run = ?1", (id,))
+            if not texts:
+                transaction.execute("DELETE FROM runs WHERE id = ?1", (id,))
+            else:
+                transaction.execute(SQL.DELETE_PROMPTS, (id, DELETED))
+                transaction.execute(SQL.DELETE_ERRORS, (id, DELETED, LOST))
+                transaction.execute(SQL.SAVE_STATE, (id, TEXTS_DELETED, "true"))
         return id
 
     def close(self) -> None:
