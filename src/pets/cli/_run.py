@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import fields
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from pets.core.allocator import Allocator
 from pets.core.money import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
-from pets.engine.progress import AnswerSummary, ExpectedConsistency, levels_words, no_vote_words, wilson
+from pets.engine.progress import AnswerSummary, ExpectedConsistency, duration_words, levels_words, no_vote_words, wilson
 from pets.engine.sources import LiveRun
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.policies.uniform import Uniform
@@ -275,7 +274,7 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     if now.waves:
         table.add_row("wave", f"{now.wave} of {now.waves} at most; {given_up_words(now.points_given_up)}")
     if now.outage is None:
-        table.add_row("left", "..." if left is None else str(timedelta(seconds=round(left))))
+        table.add_row("left", "..." if left is None else duration_words(left))
     else:
         table.add_row("unreachable" if now.outage.is_unreachable else "errors", outage_words(now.outage, time.time()))
     if latest is not None:
