@@ -10,7 +10,7 @@ import click
 
 import pets.mock
 from pets.cli._groups import option, verb
-from pets.cli._terminal import json_line, say
+from pets.cli._terminal import say
 from pets.errors import InputError
 from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, RequestLimit, synthetic
 from pets.pools import pool_files, read_pool
@@ -85,7 +85,7 @@ def mock(
     asked = {problem.prompt.content: problem.id for problem in question_set("starter").problems}
 
     def warn(prompt: str) -> None:
-        shown = json_line(prompt if len(prompt) <= 60 else f"{prompt[:57]}...")
+        shown = json.dumps(prompt if len(prompt) <= 60 else f"{prompt[:57]}...", ensure_ascii=False)
         say(
             f"A prompt names no question: {shown}. It gets the answers of one that its hash picks. "
             "Put ids into prompts; GET /mock/questions lists them. Told once; /mock/stats counts on."

@@ -142,9 +142,8 @@ def curve_panel(
     high = max(*shown, float(np.quantile([row["high"] for row in rows], 0.8)))
     air = 0.05 * max(high - low, 0.02)
     span = [round(max(0.0, low - air), 4), round(min(1.0, high + air), 4)]
-    values: dict[str, Any] = {"name": name, "x": trace_axis(size), "span": span, "rows": rows}
-    values |= {"colour": legend["color"], "dashes": legend["strokeDash"], "shape": legend["shape"]}
-    panel = template("curve_panel", **values)
+    values = {"name": name, "x": trace_axis(size), "span": span, "rows": rows}
+    panel = template("curve_panel", **values, **legend)
     for bound, value in bounds:
         named = [{"mean": value, "name": f"{bound} {value:.1%}"}]
         panel["layer"] += template("curve_bound", **values, values=named)["layer"]
@@ -222,9 +221,8 @@ def draw_clock(pool: PoolResult) -> Chart:
             | {"tokens": round(tokens, 3), "time": round(time, 3), "consistency": round(consistency, 5)}
             for index, (value, tokens, time, consistency) in enumerate(points)
         ]
-    legend = by_label(styles, styles, styles)
     return titled(
-        template("clock", rows=rows, colour=legend["color"], shape=legend["shape"]),
+        template("clock", rows=rows, **by_label(styles, styles, styles)),
         f"What time costs: the front of hurry ({pool.pool})",
         f"{pool.questions} questions, {pool.size} traces each, {pool.config.repetitions} draws. Numbers: hurry.",
     )
@@ -245,10 +243,8 @@ def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Cha
                 low, high = wilson(bucket.right, bucket.count)
                 rows[-1] |= {"certificate": bucket.certificate, "right": bucket.right, "low": low, "high": high}
         rows.append({"label": labels[name], "bin": 1.0, "count": scores.bins[-1].count})  # where the last one ends
-    legend = by_label(styles, points=styles)
-    few, dashes = f"datum.count < {FEW}", legend["strokeDash"]
     return titled(
-        template("reliability", rows=rows, few=few, colour=legend["color"], shape=legend["shape"], dashes=dashes),
+        template("reliability", rows=rows, few=f"datum.count < {FEW}", **by_label(styles, points=styles)),
         title,
         f"Whiskers: 95 % intervals; faint: fewer than {FEW} certificates; beside each name its calibration error.",
     )
