@@ -70,16 +70,13 @@ def runs(context: click.Context, store: str | None = STORE, form: Format | None 
         if not rows:
             say("The store holds no run yet.")
             return
-        table = make_table(("run", "when", "state"), ("questions", "spent", "budget"), ())
-        names = ("policy", "model", "set")
-        for name in names:
-            table.add_column(name, overflow="fold")
+        names, cells = ("policy", "model", "set"), []
         for row in rows:
             spent, unit = row["spent"], row["unit"]
             spent_words = f"{spent:,}" if unit in ("traces", "tokens") else amount_words(spent, unit)
             numbers = (f"{row['questions']:,}", spent_words, amount_words(row["total"], unit))
-            table.add_row(str(row["run"]), row["created"], row["state"], *numbers, *(row[name] for name in names))
-        print_table(table)
+            cells.append([str(row["run"]), row["created"], row["state"], *numbers, *(row[name] for name in names)])
+        print_table(make_table(("run", "when", "state"), ("questions", "spent", "budget"), cells, last=names))
 
     print_rows(rows, form, print_people)
 
@@ -239,7 +236,7 @@ def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str
 
 
 def _local_time(seconds: float) -> str:
-    """The time of this machine, with its zone; ``seconds`` are since 1970."""
+    """The time of this machine with its zone; ``seconds`` are since 1970."""
     return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds))
 
 
