@@ -402,11 +402,10 @@ def _comparison_facts(first: RunView, second: RunView) -> Facts:
     compared = compare_runs(problems, ours, theirs, spec_of_run(first.settings, first.code).reading.answer)
     if not compared.shared:
         raise InputError(f"runs {first.id} and {second.id} share no question; there is nothing to compare.")
-    accuracy, paired = None, compared.accuracy
-    if paired is not None:
-        numbers = {"difference": paired.difference, "p_value": paired.p_value}
-        rounded = {name: round(number, 4) for name, number in numbers.items()}
-        accuracy = asdict(paired) | rounded | {"interval": [round(bound, 4) for bound in paired.interval]}
+    accuracy = None
+    if (paired := compared.accuracy) is not None:
+        accuracy = asdict(paired) | {"difference": round(paired.difference, 4), "p_value": round(paired.p_value, 4)}
+        accuracy["interval"] = [round(bound, 4) for bound in paired.interval]
     return {
         "runs": [_side(first, ours), _side(second, theirs)],
         "shared": compared.shared,

@@ -89,7 +89,8 @@ def draw_curves(pool: PoolResult) -> Chart:
     batches = [result for result in pool.results if result.setting != "online"]
     parts = {"all questions at once": batches, "questions one by one, after training on others": streams}
     styles = line_styles(dict.fromkeys(result.policy for result in pool.results))
-    legend = legend_of([series(result, result.consistency) for result in pool.results], styles)
+    swept = {result.policy for result in pool.results if result.option is not None}
+    legend = by_label(styles, swept, {result.policy for result in pool.results if result.option is None})
     rows = []
     for name, results in parts.items():
         if not results:
@@ -115,12 +116,6 @@ def accuracy_bounds(vote_accuracy: float | None, pass_at_1: float | None) -> lis
     return [(name, value) for name, value in known.items() if value is not None]
 
 
-def legend_of(lines: Sequence[Series], styles: Mapping[str, LineStyle]) -> dict[str, Any]:
-    """Colour, dashes and shape of these lines and points."""
-    points = {line.label for line in lines if line.swept}
-    return by_label(styles, points, {line.label for line in lines if not line.swept})
-
-
 def curve_panel(
     lines: Sequence[Series],
     styles: Mapping[str, LineStyle],
@@ -134,7 +129,9 @@ def curve_panel(
     Panels that share a ``legend`` are given it.
     """
     rows = [row for line in lines for row in line.rows()]
-    legend = legend_of(lines, styles) if legend is None else legend
+    if legend is None:
+        points = {line.label for line in lines if line.swept}
+        legend = by_label(styles, points, {line.label for line in lines if not line.swept})
     # All means and whiskers and most of the bands, with some air: a few wide bands must not press the lines flat.
     shown = [row["mean"] for row in rows] + [value for _, value in bounds]
     shown += [row[end] for row in rows if row["swept"] for end in ("low", "high")]

@@ -417,14 +417,11 @@ def draw_spending(policy: str, answers: Sequence[Answer], mean_traces: float) ->
 
 def agreement_classes(answers: Sequence[Answer]) -> list[tuple[str, int, int]]:
     """Questions and traces of each class of agreement, empty ones left out: (name, questions, traces)."""
-    classes = []
-    above = 2.0
-    for name, least in CLASSES:
-        own = [answer for answer in answers if least <= agreement(answer) < above]
-        above = least
-        if own:
-            classes.append((name, len(own), sum(answer.traces for answer in own)))
-    return classes
+    groups: dict[str, list[int]] = {name: [] for name, _ in CLASSES}
+    for answer in answers:
+        share = agreement(answer)
+        groups[next(name for name, least in CLASSES if share >= least)].append(answer.traces)
+    return [(name, len(traces), sum(traces)) for name, traces in groups.items() if traces]
 
 
 def draw_shares(policy: str, answers: Sequence[Answer]) -> Chart:

@@ -162,7 +162,7 @@ def make_table(
     title: str | None = None,
     caption: str | None = None,
 ) -> Table:
-    """A table of these rows; columns of names, the ``last`` ones too, may fold anywhere, those of numbers stand right."""
+    """A table of these rows; names, the ``last`` columns too, may fold anywhere, numbers stand on the right."""
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     for name in names:
         table.add_column(name, overflow="fold")
