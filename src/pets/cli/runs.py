@@ -404,8 +404,8 @@ def _comparison_facts(first: RunView, second: RunView) -> Facts:
         raise InputError(f"runs {first.id} and {second.id} share no question; there is nothing to compare.")
     accuracy = None
     if (paired := compared.accuracy) is not None:
-        accuracy = asdict(paired) | {"difference": round(paired.difference, 4), "p_value": round(paired.p_value, 4)}
-        accuracy["interval"] = [round(bound, 4) for bound in paired.interval]
+        accuracy = asdict(paired) | {"difference": round(paired.difference, 4)}
+        accuracy |= {"interval": [round(bound, 4) for bound in paired.interval], "p_value": round(paired.p_value, 4)}
     return {
         "runs": [_side(first, ours), _side(second, theirs)],
         "shared": compared.shared,
