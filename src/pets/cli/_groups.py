@@ -192,18 +192,12 @@ class VerbGroup(SuggestingGroup, Verb):
                 del rest[index : index + taken]
         return super().parse_args(ctx, [*own, *rest])
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Its commands, each with its whole first sentence."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
-            )
-
     def verb(self, name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
         """Add one of its commands, made as :func:`verb` makes them."""
 
         def decorate(function: Callable[..., None]) -> Verb:
             command = verb(name)(function)
+            command.short_help = command.get_short_help_str(1000)  # its whole first sentence
             self.add_command(command)
             return command
 
@@ -282,8 +276,7 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
         context = click.get_current_context()
         for option in options:
             unmet = option.needs and values[option.needs] in (None, False, ())
-            if unmet and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
-                flag = named_options()[str(option.name)]
+            if unmet and (flag := named_options().get(str(option.name))):
                 needed = next(other.opts[-1] for other in options if other.name == option.needs)
                 raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
         for name, group in groups.items():

@@ -63,7 +63,7 @@ def runs(context: click.Context, store: str | None = STORE, form: Format | None 
     context.obj = store or DEFAULT_STORE
     if context.invoked_subcommand is not None:
         return
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         rows = [_summary_facts(run) for run in opened.runs()]
 
     def print_people() -> None:
@@ -83,9 +83,7 @@ def runs(context: click.Context, store: str | None = STORE, form: Format | None 
 
 @runs.verb()
 @click.argument("run", default="last")
-@click.pass_context
 def show(
-    context: click.Context,
     run: str,
     answer: str | None = CODE,
     form: Format | None = FORMAT,
@@ -96,7 +94,7 @@ def show(
     The expected self-consistency comes with its 95 % interval. With --question, show one question with its votes and
     what every trace said.
     """
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         view = opened.view(run, code=answer)
         facts = _run_facts(view) if question is None else _question_facts(view, question)
     print_rows([facts], form, lambda: (_print_run if question is None else _print_question)(facts))
@@ -105,24 +103,19 @@ def show(
 @runs.verb()
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="OTHER")
-@click.pass_context
-def compare(
-    context: click.Context, first: str, second: str, answer: str | None = CODE, form: Format | None = FORMAT
-) -> None:
+def compare(first: str, second: str, answer: str | None = CODE, form: Format | None = FORMAT) -> None:
     """Compare RUN with OTHER over the questions that both ask: answers, accuracy, traces, tokens, cost.
 
     Accuracy is compared in pairs: the difference with its 95 % interval, and the exact McNemar test.
     """
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         facts = _comparison_facts(opened.view(first, code=answer), opened.view(second, code=answer))
     print_rows([facts], form, lambda: _print_comparison(facts))
 
 
 @runs.verb()
 @click.argument("run", default="last")
-@click.pass_context
 def export(
-    context: click.Context,
     run: str,
     what: Export = option("What is written.", "results"),
     output: Path | None = option(
@@ -141,7 +134,7 @@ def export(
     if what != "pool":
         check_output(output, rows=True)
     unvoted = 0
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         view = opened.view(run, code=answer)
         if what == "results":
             written = write_output((row.to_plain() for row in results(view, restored(view))), output, ANSWER_COLUMNS)
@@ -166,9 +159,7 @@ def export(
 
 @runs.verb()
 @click.argument("run")
-@click.pass_context
 def delete(
-    context: click.Context,
     run: str,
     texts_only: bool = option("Delete only the texts, prompts and errors; answers and votes stay.", False),
 ) -> None:
@@ -176,16 +167,14 @@ def delete(
 
     A run without its prompts can still be shown and exported, and no longer resumed.
     """
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         id = opened.delete(run, texts=texts_only)
     say(f"Run {id}: {'texts, prompts and errors' if texts_only else 'everything'} deleted.")
 
 
 @runs.verb()
 @click.argument("run", default="last")
-@click.pass_context
 def reread(
-    context: click.Context,
     run: str,
     output: Path | None = OUTPUT,
     answer: str | None = option("How the texts are read: number, math, choice, text, ..."),
@@ -198,7 +187,7 @@ def reread(
     check_output(output, rows=True)
     if answer is None:
         raise InputError("how are the texts to be read? Give --answer number, math, choice, text, ...")
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         view = reread_run(opened, run, answer)
         summary = write_answers(results(view, restored(view)), output, told=False)
         traces = ", ".join(f"{number:,} of run {id}" for id, number in view.reused().items())
@@ -208,13 +197,12 @@ def reread(
 
 @runs.verb()
 @click.argument("run", default="last")
-@click.pass_context
-def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str | None = CODE) -> None:
+def cancel(run: str, servers: ServerOptions, answer: str | None = CODE) -> None:
     """Cancel the batch jobs of RUN at their provider; what they had ready is paid for and kept.
 
     The rest costs nothing and goes back to the budget. `pets resume RUN` asks for what is worth it then.
     """
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         view = opened.view(run)
         id, settings, in_flight = view.id, view.settings, len(list(view.lost()))
     urls = servers.endpoint or settings.endpoints
@@ -229,10 +217,15 @@ def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str
     samplers = sources_of(asked, spec_of_run(settings)).samplers
     for sampler in batch_samplers(samplers):
         sampler.provider.cancels = True
-    engine = Engine.resume(context.obj, id, sampler=samplers, answer=answer)
+    engine = Engine.resume(click.get_current_context().obj, id, sampler=samplers, answer=answer)
     asyncio.run(run_jobs(engine, drain=True))
     missing, traces = count(in_flight, "trace"), count(engine.solution().traces, "trace")
     say(f"{missing} had not come back; the run has {traces} now. {kept_words(engine)}")
+
+
+def _store() -> Store:
+    """The store that ``--store`` names."""
+    return Store.open(click.get_current_context().obj, create=False)
 
 
 def _local_time(seconds: float) -> str:
@@ -342,8 +335,6 @@ def _fact_words(key: str, value: Any, facts: Facts) -> str:
         return ", ".join(f"{name}={item}" for name, item in value.items()) or "none"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if value is None or value == "":
         return "none"
     return f"{value:,}" if isinstance(value, int) else str(value)

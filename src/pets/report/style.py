@@ -146,9 +146,7 @@ def template(name: str, /, **values: Any) -> Chart:
 
 def titled(chart: Chart, title: str, subtitle: str | Sequence[str] = "") -> Chart:
     """The chart under its title."""
-    words: Chart = {"text": title}
-    if subtitle:
-        words["subtitle"] = subtitle if isinstance(subtitle, str) else list(subtitle)
+    words = {"text": title, "subtitle": subtitle} if subtitle else {"text": title}
     return {"title": words, **chart}
 
 
