@@ -85,21 +85,18 @@ def option(
     return field(default=MISSING if required else default, metadata=metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class SpecOptions:
+class SpecOptions(dict[str, Any]):
     """What the user said of a run, by the fields of its :class:`~pets.engine.RunSpec`; the rest keeps its defaults.
 
     A verb that takes these has the option of every field that it honours, under the title of its section.
     """
 
-    said: Mapping[str, Any]
-
     def refuse(self, verb: str, reason: str) -> None:
         """Refuse what the user typed that this way of calling, a verb to a spec, does not honour."""
-        refuse_named(reason, *(self.said.keys() - self.honoured(verb).said.keys()))
+        refuse_named(reason, *(self.keys() - self.honoured(verb).keys()))
 
     def honoured(self, verb: str) -> "SpecOptions":
-        return SpecOptions({name: value for name, value in self.said.items() if is_honoured(SPEC_FIELDS[name], verb)})
+        return SpecOptions({name: value for name, value in self.items() if is_honoured(SPEC_FIELDS[name], verb)})
 
 
 class GroupedOption(click.Option):
@@ -286,7 +283,7 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
                 # Of a spec, what is neither typed nor in the environment or pets.toml is not said.
                 if not of_spec or context.get_parameter_source(str(option.name)) not in UNSAID:
                     own[str(option.name)] = value
-            values[name] = SpecOptions(own) if of_spec else hints[name](**own)
+            values[name] = hints[name](**own)
         function(*args, **values)
 
     # click's own decorators add from the last to the first, and leave them on the function.

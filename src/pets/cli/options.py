@@ -178,7 +178,7 @@ class ModelOptions(ServerOptions):
 
 def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any) -> RunSpec:
     """The spec of a run: how the question set has its traces drawn, what the user said, and the verb's ``own``."""
-    values = dict(said.said)
+    values = dict(said)
     if "price" in values:
         values["price"] = model.price(values["price"])
     if "policy" in values:

@@ -156,9 +156,9 @@ def serve(
         raise InputError("--store is empty. Name a file or a URL; without --store, what is spent is forgotten.")
     log_to(sys.stderr)
     build = pets.gateway.build_gateway  # imported here: it is an extra
-    if spend.plan is not None and "policy" in run.said:
+    if spend.plan is not None and "policy" in run:
         raise InputError("a --plan is a policy; leave --policy out.")
-    values, spending, drift = dict(run.said), dict[str, Any](), None
+    values, spending, drift = dict(run), dict[str, Any](), None
     if spend.plan is not None:
         fitted = read_plan(spend.plan)
         values["policy"], spending["mean_budget"], drift = fitted.policy(), fitted.mean_budget, Drift.of(fitted)

@@ -95,7 +95,7 @@ def solve(
         samplers, servers = model.samplers(spec), model.servers
     else:
         samplers = ray.samplers(model.name, model.local, soft=spec.reading.soft)
-        if "concurrency" not in run.said:
+        if "concurrency" not in run:
             spec = spec.with_options(concurrency=ray.in_flight(model.name, len(samplers)))
     made = partial(
         Engine,

@@ -80,12 +80,12 @@ def stream(
     check_output(output, rows=True)
     if output is not None and (before := answers_in(output)):
         raise InputError(f'"{output}" holds {count(before, "answer")}. Name another file, or move it away.')
-    if plan is not None and "policy" in run.said:
+    if plan is not None and "policy" in run:
         raise InputError("a --plan is a policy; leave --policy out.")
     fitted = None if plan is None else read_plan(plan)
     on_stdin = questions == STDIN or (questions is None and pool is None)
     expected = {"horizon": selection.first} if on_stdin else {}
-    said = SpecOptions({**plan_defaults(fitted), **expected, **run.said})
+    said = SpecOptions({**plan_defaults(fitted), **expected, **run})
     if pool is not None:
         running = _replayed(pool, questions, said, fitted)
     else:
@@ -230,7 +230,7 @@ def _replayed(path: Path, questions: str | None, typed: SpecOptions, plan: Strea
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
     said = typed.honoured("pool")  # whatever pets.toml says of a model is said of none here
-    pool = read_answers(read_pool(path), said.said.get("answer"))
+    pool = read_answers(read_pool(path), said.get("answer"))
     spec = run_spec(said, ModelOptions(), Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
     cap = spec.spending.max_traces
     assert cap is not None  # the command line has no word for no limit
