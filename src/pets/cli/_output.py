@@ -107,7 +107,7 @@ def write_output(rows: Iterable[Mapping[str, Any]], output: Path | None, columns
 def growing_output(
     output: Path | None, columns: Sequence[str], *, resume: bool = False
 ) -> Iterator[Callable[[Mapping[str, Any]], object]]:
-    """Call it with each row as it comes about; JSONL and CSV files, and stdout, have it at once.
+    """Yield a function that writes one row; JSONL and CSV files, and stdout, have it at once.
 
     With ``resume`` the rows of a stream that goes on are added to those that a JSONL file holds.
     """
@@ -140,7 +140,7 @@ def write_page(path: Path, html: str, flag: str) -> None:
 
 
 def count(number: int, noun: str) -> str:
-    """How many of something there are.
+    """Number and noun, in the plural unless there is one.
 
     >>> count(0, "problem"), count(1, "problem"), count(2000, "problem")
     ('no problems', '1 problem', '2,000 problems')
@@ -154,7 +154,7 @@ def interval_words(mean: float, low: float, high: float) -> str:
 
 @contextmanager
 def progress_bar(doing: str = "replaying", first: str = "reading answers") -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr with the time that is left; call it with what is done and what there is to do.
+    """Show a bar on stderr with the time that is left; yield a function of (done, total) that moves it.
 
     ``first`` are its words before that.
     """
@@ -176,7 +176,7 @@ def print_table(table: Table, console: Console | None = None, *, keys: int = 1) 
 
 
 def table_blocks(table: Table, width: int, keys: int = 1) -> Iterator[Table]:
-    """The table in as few blocks of at most ``width`` characters as need no cell cut; each begins with its key columns.
+    """Split a table into blocks of at most ``width`` characters that cut no cell; each begins with the key columns.
 
     Headings fold at their blanks, cells of names (``overflow="fold"``) anywhere, cells of numbers never.
     """

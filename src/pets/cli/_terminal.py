@@ -21,7 +21,7 @@ STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060
 
 
 def terminal_text(text: str, keep: str = "") -> str:
-    r"""The text with every character that steers a terminal as JSON would escape it, but for those in ``keep``.
+    r"""Escape every character that steers a terminal, as JSON would, but for those in ``keep``.
 
     A line of JSON stays the same value.
 
@@ -105,7 +105,7 @@ def messages(verbose: bool = False, quiet: bool = False, log_file: Path | None =
 
 
 def _redact(record: logging.LogRecord) -> bool:
-    """Take out of the message what steers a terminal, and keys.
+    """Remove keys from the message, and escape what steers a terminal.
 
     A key is whatever the environment holds under such a name, or a login in an address.
     """

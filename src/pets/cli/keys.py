@@ -30,7 +30,7 @@ BUDGET: Any = option(
 
 @option_group("Limits")
 class KeyLimits:
-    """What a key is held to; "none" takes a limit away."""
+    """The limits of a key; "none" takes a limit away."""
 
     budget: str | None = BUDGET
     rpm: str | None = option("How many requests per minute this key may send.", metavar="NUMBER")
@@ -42,7 +42,7 @@ class KeyLimits:
     )
 
     def fields(self, key_store: KeyStore) -> dict[str, Any]:
-        """The fields of the key that were given, as its row is to have them."""
+        """The fields of the key's row that the options set."""
         fields: dict[str, Any] = {}
         if self.budget is not None:
             fields |= NO_BUDGET if self.budget == NONE else _budget(self.budget, key_store)
@@ -115,7 +115,7 @@ def list_keys(form: Format | None = FORMAT) -> None:
 
 
 def _row(key_store: KeyStore, key: ApiKey, created: float, revoked: float | None) -> dict[str, Any]:
-    """What is known of a key; amounts as people know them, what it has spent by unit."""
+    """A key as a row: amounts in dollars, tokens or traces, what it has spent by unit."""
 
     def shown(amounts: Mapping[str, int]) -> dict[str, float]:
         return {name: amount for amount, name in (Currency(unit).shown(amount) for unit, amount in amounts.items())}
@@ -177,7 +177,7 @@ def revoke(name: str) -> None:
 
 
 def _budget(text: str, key_store: KeyStore) -> dict[str, Any]:
-    """The amount in the ledger's smallest unit, that unit, which is the gateway's, and the window that it is for."""
+    """Parse a key's budget: the amount in the ledger's smallest unit, that unit, and the window."""
     number, slash, window = text.partition("/")
     amount = Amount.parse(number)
     if slash and window not in BUDGET_WINDOWS:
@@ -192,7 +192,7 @@ def _budget(text: str, key_store: KeyStore) -> dict[str, Any]:
 
 
 def _end(text: str, now: float) -> float:
-    """When a key expires, in seconds since 1970."""
+    """Parse when a key expires, in seconds since 1970."""
     try:
         time = datetime.fromisoformat(text)
         end = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
@@ -205,7 +205,7 @@ def _end(text: str, now: float) -> float:
 
 @contextmanager
 def _keys(*, create: bool = False) -> Iterator[KeyStore]:
-    """The keys in the gateway's store, which all commands need."""
+    """Open the keys in the gateway's store; refuse a store that is not named or not there."""
     context = click.get_current_context()
     if (store := context.obj) is None:
         raise click.UsageError("Missing option '--store': the gateway's file or URL, as given to pets serve.", context)
@@ -216,5 +216,5 @@ def _keys(*, create: bool = False) -> Iterator[KeyStore]:
 
 
 def _exists(store: str) -> bool:
-    """Whether a store is there; of a URL's that is seen when it is opened."""
+    """Whether a store is there; a URL is tried when it is opened."""
     return "://" in store or is_shared(store) or Path(store).exists()

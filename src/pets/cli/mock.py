@@ -22,7 +22,7 @@ SECONDS = {"slow": "slow_seconds", "rate-limit": "retry_after"}  # what a number
 
 
 def parse_faults(texts: Sequence[str]) -> Faults:
-    """The faults with their rates.
+    """Parse NAME=RATE[:SECONDS] into faults with their rates.
 
     >>> parse_faults(["slow=0.1:2"]).slow_seconds
     2.0
@@ -112,7 +112,7 @@ def mock(
 
 
 def _answer_source(source: str, tokens: int, seed: int) -> AnswerSource:
-    """What to answer from: made-up questions, a file of distributions, or a pool."""
+    """Choose what to answer from: made-up questions, a file of distributions, or a pool."""
     name, _, numbers = source.partition(":")
     if name == MADE_UP:
         return synthetic(**_made_up(numbers), tokens=tokens, seed=seed)
@@ -134,7 +134,7 @@ def _answer_source(source: str, tokens: int, seed: int) -> AnswerSource:
 
 
 def _made_up(text: str) -> dict[str, Any]:
-    """How many questions are made up, how many answers each has, and how strongly they agree.
+    """Parse how many questions are made up, how many answers each has, and how strongly they agree.
 
     >>> _made_up(""), _made_up("questions=3,strength=0.1")
     ({'questions': 100}, {'questions': 3, 'strength': 0.1})

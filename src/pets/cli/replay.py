@@ -142,7 +142,7 @@ def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[st
 def _print_mixture(
     pools: Sequence[Pool], weights: tuple[float, ...], protocol: ReplayConfig, answer: str | None
 ) -> None:
-    """The vote of the mixture beside its models' alone, and what models and weights chosen on other questions give."""
+    """Print the mixture's vote beside each model's, and the score of models and weights chosen on other questions."""
     others = [row for row in usual_mixtures(len(weights)) if shares_of(row) != shares_of(weights)]
     try:
         lab = mixture_lab(
@@ -161,7 +161,7 @@ def _print_mixture(
 
 
 def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], answer: str | None) -> None:
-    """Per pool its curves, where the budget went, and whether certificates are what they say; or time and tokens."""
+    """Save each pool's charts: curves, difficulty and reliability, or time against tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, Chart] = {}
     for pool, result in zip(pools, results, strict=True):

@@ -258,7 +258,7 @@ def _summary_facts(run: RunSummary) -> dict[str, Any]:
 
 
 def _run_facts(view: RunView) -> Facts:
-    """The settings of a run, how far it is, and what its answers are worth by now."""
+    """The settings of a run, its progress, and the quality of its answers so far."""
     summary = view.summary()
     record, spec = view.settings, spec_of_run(view.settings)
     facts: dict[str, Any] = _summary_facts(summary) | {

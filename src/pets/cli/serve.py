@@ -80,7 +80,7 @@ class SpendOptions:
     plan: Path | None = option("The plan that `pets fit` made; it says policy and mean budget.")
 
     def limits(self, max_tokens: int, price: TokenPrice | None = None) -> dict[str, Any]:
-        """The keywords of ``build_gateway`` for the mean, the total and the window, the last two in one currency.
+        """Parse the budgets into keywords of ``build_gateway``; the total and the window are in one currency.
 
         >>> SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)["rate_limit"]
         SpendRateLimit(amount=50000, seconds=1800.0)
@@ -192,7 +192,7 @@ def serve(
 
 
 def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings) -> list[str]:
-    """What an operator wants to know of a gateway that has begun: addresses, models, who may ask, how to try it."""
+    """The lines that greet an operator: addresses, models, who may ask, how to try it."""
     url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     access = "Requests need a key." if keys else "Everybody may ask (pets keys add)."
     lines = [f"{url}/v1  {access} Ctrl-C stops.", f"Dashboard: {url}/"]

@@ -156,7 +156,7 @@ def _print_estimate(
     expectation: tuple[float | None, float | None, str],
     form: Format | None,
 ) -> None:
-    """What the run would take, as a row or as people read it."""
+    """Print what the run would take, as a row or as a table."""
     texts = sorted(instructions(question_set.problems, spec.reading.answer)) if spec.reading.instruct else []
     problems = [spec.asked(problem) for problem in question_set.problems]
     expected = estimate(problems, spec, model, *expectation)

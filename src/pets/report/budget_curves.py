@@ -82,7 +82,7 @@ def budget_curves(
 
 
 def _curves(traces: Floats, rows: Sequence[Votes], judged: Sequence[bool]) -> Curves:
-    """Means over questions, in 95 % intervals by what they spread by over draws."""
+    """Means over questions, with 95 % intervals from their deviation over draws."""
     tables = {SELF_CONSISTENCY: [good for good, _ in rows]}
     if any(judged):
         tables[ACCURACY] = [right for (_, right), known in zip(rows, judged, strict=True) if known]

@@ -45,7 +45,7 @@ class Series:
 
     @classmethod
     def about(cls, label: str, swept: bool, traces: Floats, mean: Floats, reach: Floats) -> Self:
-        """With bands that reach equally far up and down, within 0 and 1."""
+        """A series whose bands reach equally far up and down, within 0 and 1."""
         return cls(label, swept, traces, mean, np.maximum(0.0, mean - reach), np.minimum(1.0, mean + reach))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -148,7 +148,7 @@ def curve_panel(
 
 
 def spreads(results: PoolResult, level: float = LEVEL) -> dict[str, Floats | None]:
-    """What every policy gave to each question where its mean curve is at ``level``: mean traces, (N,).
+    """Mean traces per question (N,) of every policy where its mean curve reaches ``level``.
 
     NaN where a question only trained; ``None`` for a policy that never reaches the level.
     """
@@ -189,7 +189,7 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
 def _difficulty_panel(
     label: str, traces: Floats | None, pool: LabelledPool, shares: Floats, axes: Mapping[str, Any]
 ) -> Chart:
-    """The dots of one policy and the means of tenths; words where it never comes to the level."""
+    """The dots of one policy and the means of tenths; a note where it never reaches the level."""
     if traces is None:
         return template("difficulty_unreached", title=label)
     finite = np.isfinite(traces)

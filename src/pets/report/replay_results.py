@@ -59,7 +59,7 @@ class CurvesPlot:
     chart: Chart
 
     def save(self, path: str | Path) -> tuple[Path, ...]:
-        """Write it as PNG, SVG and PDF beside one another; the files."""
+        """Write it as PNG, SVG and PDF beside one another; return the files."""
         return save(self.chart, Path(path))
 
     def _repr_svg_(self) -> str:

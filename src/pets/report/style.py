@@ -151,12 +151,12 @@ def titled(chart: Chart, title: str, subtitle: str | Sequence[str] = "") -> Char
 
 
 def charts_library() -> Any:
-    """vl-convert; says what to install where it is not there, before any work is done."""
+    """Import vl-convert; where it is missing, say what to install before any work is done."""
     return require("vl_convert", "plots")
 
 
 def save(chart: Chart, path: Path) -> tuple[Path, ...]:
-    """Write a chart as PNG, SVG and PDF beside one another, and hand back where; the suffix of ``path`` is replaced."""
+    """Write a chart as PNG, SVG and PDF beside one another; return the files, ``path`` with each suffix added."""
     library, specification = charts_library(), json.dumps(themed(chart))
     pictures: dict[Path, bytes] = {
         path.with_name(f"{path.name}.png"): library.vegalite_to_png(specification, scale=PNG_SCALE),
