@@ -273,7 +273,8 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
         context = click.get_current_context()
         for option in options:
             unmet = option.needs and values[option.needs] in (None, False, ())
-            if unmet and (flag := named_options().get(str(option.name))):
+            if unmet and context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE:
+                flag = named_options()[str(option.name)]
                 needed = next(other.opts[-1] for other in options if other.name == option.needs)
                 raise InputError(f"{flag} is read with {needed} alone: add {needed}, or leave {flag} out.")
         for name, group in groups.items():

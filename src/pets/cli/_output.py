@@ -35,9 +35,9 @@ FORMAT_HELP = (
 )
 FORMAT: Any = option(FORMAT_HELP, flags=("--format",))
 UNFOLDED_WIDTH = 240  # columns where stdout is no terminal: nothing is folded
-_json = partial(json.dumps, ensure_ascii=False)
 FRAME_CHARACTERS = 3  # of each column: a line and a blank on either side
 FOLDED_CHARACTERS = 16  # down to which a column of names (overflow="fold") is folded
+_json = partial(json.dumps, ensure_ascii=False)
 
 
 class SafeConsole(Console):
