@@ -197,7 +197,7 @@ def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
     missing = summary.questions - summary.answered
     tiles.append(Tile("questions answered", f"{summary.answered:,}", f"{missing:,} without" if missing else "all"))
     spent, total = _spending(run)
-    of = f" of {total}" if spent.endswith("traces") else ""
+    of = f" of {total}" if run.view.settings.currency.counts_traces else ""
     tiles.append(Tile("traces", f"{summary.traces:,}", f"{run.mean_traces:.1f} per question{of and ';'}{of}"))
     stored = run.view.summary()
     if stored.cancelled:
