@@ -75,7 +75,7 @@ def write_figures(folder: Path) -> None:
 def write_figure(chart: Chart, folder: Path, name: str) -> None:
     """Write a chart for light and for dark pages."""
     for scheme, colours in COLOURS.items():
-        drawing: str = charts_library().vegalite_to_svg(json.dumps(themed(chart, *colours)))
+        drawing: str = charts_library().vegalite_to_svg(json.dumps(themed(chart, *colours, paper=None)))
         (folder / f"{name}-{scheme}.svg").write_text(NEEDLESS.sub("", drawing), "utf-8")
 
 

@@ -66,6 +66,11 @@ def test_the_time_left_is_unknown_before_the_first_trace():
     assert shown(replace(UNDER_WAY, traces=0, rate=0.0))["left"] == "left ..."
 
 
+def test_any_time_left_is_shown_however_long():
+    assert shown(replace(UNDER_WAY, rate=1.0, expected_left=93_784))["left"] == "left 26:03:04"
+    assert shown(replace(UNDER_WAY, rate=1e-6, expected_left=10**12))["left"] == "left 277777777777777:46:40"
+
+
 def test_an_outage_is_shown_instead_of_the_time_left():
     error = UnreachableError("http://localhost:1/v1 [Errno 111] refused the connection.")
     rows = shown(replace(UNDER_WAY, outage=Outage(error, since_s=60.0, next_try_s=1.0, gives_up_s=240.0)))

@@ -17,7 +17,7 @@ from pets.cli import main as module
 from pets.cli._chart import draw_chart
 from pets.cli._groups import verb
 from pets.cli._output import SafeConsole
-from pets.cli._terminal import echo, json_line, messages, say, terminal_text
+from pets.cli._terminal import echo, messages, say, terminal_text
 from pets.engine import RunSpec
 from pets.engine.resume import run_record
 from pets.engine.sources import Sources
@@ -42,8 +42,9 @@ def run_pets(monkeypatch, capfdbinary, *words):
 def test_nothing_steers_and_the_rest_is_as_it_was(text):
     safe = terminal_text(text)
     assert not STEERING.search(safe) and "\n" not in safe
-    assert json.loads(json_line({"a": text})) == {"a": text}
-    if not STEERING.search(json_line(text)) and text.isprintable():
+    line = json.dumps({"a": text}, ensure_ascii=False)
+    assert json.loads(terminal_text(line)) == {"a": text}
+    if text.isprintable():
         assert safe == text
 
 

@@ -39,7 +39,7 @@ def test_nobody_knows_the_tokens_where_the_server_s_own_limit_holds():
 
 def test_expectations_are_read_and_nonsense_is_refused(tmp_path):
     assert parse_expectation("tokens=500,seconds=2")[:2] == (500.0, 2.0)
-    for text in ("tokens=many", "tokens=-1", "words=3"):
+    for text in ("tokens=many", "tokens=-1", "words=3", "tokens=nan", "seconds=inf", "seconds=1e12"):
         with pytest.raises(InputError, match="--dry-run takes"):
             parse_expectation(text)
     assert seen_in_store(None, "m")[0] is None and seen_in_store(str(tmp_path / "none.db"), "m")[1] is None

@@ -239,3 +239,9 @@ def test_votes_that_may_be_split_by_spelling_come_with_the_command_that_joins_th
         text = html.unescape(run_page(store.view(write_run(store, votes, gold=None, answer="text"))))
     assert 'a: "mandarin" and "mandarin chinese": 2 votes against 1' in text
     assert "--answer judge" in text and "--store" in text
+
+
+def test_a_budget_in_traces_has_no_tile_of_its_own_even_of_a_single_trace(tmp_path):
+    with Store.open(tmp_path / "runs.db") as store:
+        page = run_page(store.view(write_run(store, {"a": "A"}, budget="1x")))
+    assert "<dt>spent</dt>" not in page and "1.0 per question; of 1 trace<" in page

@@ -21,7 +21,7 @@ Curve = tuple[Sequence[float], Sequence[float]]
 
 
 def draw_chart(title: str, curves: Mapping[str, Curve], width: int, *, colour: bool) -> str:
-    """The curves, by their names, under their title and legend, at most ``width`` columns wide."""
+    """Draw named curves under a title and a legend, at most ``width`` columns wide."""
     plotext.clear_figure()
     plotext.theme("clear")  # the terminal's own background
     entries = []

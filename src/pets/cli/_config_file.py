@@ -54,7 +54,7 @@ budget is said before anything is asked, and a question's share of it ends at --
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file of options and what it holds; ``digest`` is its SHA-256, ``trusted`` whether all of it counts."""
+    """A file of options and its content; ``digest`` is its SHA-256, ``trusted`` whether all of its options apply."""
 
     path: Path
     content: Mapping[str, Any]
@@ -63,7 +63,7 @@ class ConfigFile:
 
     @classmethod
     def read(cls, path: Path, verbs: Iterable[str]) -> "ConfigFile":
-        """A file that the user named, its tables and the keys above them checked."""
+        """Read a file that the user named; check the names of its tables and of the keys above them."""
         try:
             data = path.read_bytes()
             content = tomllib.loads(data.decode())
@@ -82,7 +82,7 @@ class ConfigFile:
 
     @property
     def risky(self) -> dict[str, Any]:
-        """What it sets that only a trusted file may, by dotted names."""
+        """The options that only a trusted file may set, by dotted names."""
         return {name: value for name, value in _settings(self.content) if name.rpartition(".")[2] not in HARMLESS}
 
     def check_trusted(self) -> None:
@@ -95,7 +95,7 @@ class ConfigFile:
             )
 
     def trust(self) -> Path:
-        """Have the file count, as it is now, wherever it is found; says where that is kept."""
+        """Trust the file as it is now, wherever it is found; return the path of the list of trusted files."""
         path = Path(click.get_app_dir("pets"), TRUSTED)
         files = trusted_files() | {str(self.path.absolute()): self.digest}
         try:
@@ -109,7 +109,7 @@ class ConfigFile:
     def defaults(
         self, words: Sequence[str], options: Mapping[str, click.Option], commands: Iterable[str] = ()
     ) -> dict[str, Any]:
-        """Parameter name -> value for the command of these words: its ``options`` by their long names."""
+        """Map parameter names to values for the command of these words; ``options`` are its options by long names."""
         table: Any = self.content
         for word in words:
             table = table.get(word, {})
@@ -136,7 +136,7 @@ class ConfigFile:
 
 
 def _settings(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every option of a table and of those below it."""
+    """Yield every option of a table and its subtables, by dotted names."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _settings(value, f"{above}{key}.")

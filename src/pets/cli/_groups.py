@@ -85,21 +85,18 @@ def option(
     return field(default=MISSING if required else default, metadata=metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class SpecOptions:
+class SpecOptions(dict[str, Any]):
     """What the user said of a run, by the fields of its :class:`~pets.engine.RunSpec`; the rest keeps its defaults.
 
     A verb that takes these has the option of every field that it honours, under the title of its section.
     """
 
-    said: Mapping[str, Any]
-
     def refuse(self, verb: str, reason: str) -> None:
-        """Refuse what the user typed that this way of calling, a verb to a spec, does not honour."""
-        refuse_named(reason, *(self.said.keys() - self.honoured(verb).said.keys()))
+        """Refuse what the user typed that ``verb`` does not honour."""
+        refuse_named(reason, *(self.keys() - self.honoured(verb).keys()))
 
     def honoured(self, verb: str) -> "SpecOptions":
-        return SpecOptions({name: value for name, value in self.said.items() if is_honoured(SPEC_FIELDS[name], verb)})
+        return SpecOptions({name: value for name, value in self.items() if is_honoured(SPEC_FIELDS[name], verb)})
 
 
 class GroupedOption(click.Option):
@@ -114,7 +111,7 @@ class Verb(click.Command):
     """A command whose help has a section per option group, and rare options in ``--help-all`` alone."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options under their groups' titles; those of no group, such as --help, last."""
+        """List the options under their groups' titles; those of no group, such as --help, last."""
         sections: dict[str, list[tuple[str, str]]] = {}
         group = None if ctx.parent is None else ctx.parent.command
         common = [p for p in group.params if p.opts[-1] in group.common] if isinstance(group, VerbGroup) else []
@@ -129,7 +126,7 @@ class Verb(click.Command):
                 formatter.write_dl(sections[title])
 
     def get_help(self, ctx: click.Context) -> str:
-        """As click's; a default that a file says does not steer the terminal."""
+        """As click's, with control characters shown: a default may come from a file."""
         return terminal_text(super().get_help(ctx), keep="\n")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -161,7 +158,7 @@ class Verb(click.Command):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it, as loud as the user wants it; not with a file of options that is yet to be trusted.
+        """Run the command with logs as the user wants them; refuse a file of options that is not trusted yet.
 
         Which options come from ``pets.toml`` is said: a file in a folder above may name a server.
         """
@@ -192,18 +189,12 @@ class VerbGroup(SuggestingGroup, Verb):
                 del rest[index : index + taken]
         return super().parse_args(ctx, [*own, *rest])
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Its commands, each with its whole first sentence."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
-            )
-
     def verb(self, name: str | None = None) -> Callable[[Callable[..., None]], Verb]:
         """Add one of its commands, made as :func:`verb` makes them."""
 
         def decorate(function: Callable[..., None]) -> Verb:
             command = verb(name)(function)
+            command.short_help = command.get_short_help_str(1000)  # its whole first sentence
             self.add_command(command)
             return command
 
@@ -293,7 +284,7 @@ def _with_groups(function: Callable[..., None], verb_name: str | None = None) ->
                 # Of a spec, what is neither typed nor in the environment or pets.toml is not said.
                 if not of_spec or context.get_parameter_source(str(option.name)) not in UNSAID:
                     own[str(option.name)] = value
-            values[name] = SpecOptions(own) if of_spec else hints[name](**own)
+            values[name] = hints[name](**own)
         function(*args, **values)
 
     # click's own decorators add from the last to the first, and leave them on the function.
@@ -310,40 +301,40 @@ def _group_options(group: Any, verb: str = "") -> Iterator[GroupedOption]:
 
 
 def _make_option(name: str, hint: Any, spec: Field[Any], title: str) -> GroupedOption:
-    told, word, default = spec.metadata, name.replace("_", "-"), spec.default
+    metadata, word, default = spec.metadata, name.replace("_", "-"), spec.default
     shown: dict[str, Any] = {}
     if default is not MISSING:
         nothing = default is None or default is False or default == () or (isinstance(default, float) and not default)
-        shown = {"default": default, "show_default": not nothing and SAYS_DEFAULT not in told["help"]}
+        shown = {"default": default, "show_default": not nothing and SAYS_DEFAULT not in metadata["help"]}
     return GroupedOption(
-        [*(told.get("flags") or (f"--{word}/--no-{word}" if default is True else f"--{word}",)), name],
-        help=told["help"],
+        [*(metadata.get("flags") or (f"--{word}/--no-{word}" if default is True else f"--{word}",)), name],
+        help=metadata["help"],
         required=default is spec.default_factory is MISSING,
         title=title,
-        needs=told.get("needs"),
-        rare=told.get("rare", False),
-        **_kind(hint, told, several=name == "price"),
+        needs=metadata.get("needs"),
+        rare=metadata.get("rare", False),
+        **_kind(hint, metadata, several=name == "price"),
         **shown,
     )
 
 
-def _kind(hint: Any, told: Mapping[str, Any], several: bool) -> Mapping[str, Any]:
-    """What click is to read for a type: a flag, numbers in their range, words of a list, a file, else a text."""
+def _kind(hint: Any, metadata: Mapping[str, Any], several: bool) -> Mapping[str, Any]:
+    """Map a type to click's settings: a flag, numbers in their range, words of a list, a file, else a text."""
     if get_origin(hint) in (Union, UnionType):
         hint = next(member for member in get_args(hint) if member is not NoneType)
     if hint is bool:
         return {"is_flag": True}
     if get_origin(hint) is tuple:
         several, hint = True, get_args(hint)[0]
-    kind: Any = told.get("kind") or (FILE if hint is Path else str)
+    kind: Any = metadata.get("kind") or (FILE if hint is Path else str)
     if get_origin(hint) is Literal:
         kind = click.Choice(get_args(hint))
-    elif hint in METAVARS and told.get("kind") is None:
+    elif hint in METAVARS and metadata.get("kind") is None:
         kind = hint
-        if (within := told.get("within")) is not None:
+        if (within := metadata.get("within")) is not None:
             most = None if within.most == math.inf else within.most
             ends = {"min_open": "(" in within.open, "max_open": ")" in within.open and most is not None}
             kind = (click.IntRange if hint is int else click.FloatRange)(within.least, most, **ends)
             kind.name = "integer" if hint is int else "number"  # else click speaks of "a valid float range"
-    alone = {} if told.get("alone") is None else {"is_flag": False, "flag_value": told["alone"]}
-    return {"type": kind, "multiple": several, "metavar": told.get("metavar") or METAVARS.get(hint), **alone}
+    alone = {} if metadata.get("alone") is None else {"is_flag": False, "flag_value": metadata["alone"]}
+    return {"type": kind, "multiple": several, "metavar": metadata.get("metavar") or METAVARS.get(hint), **alone}

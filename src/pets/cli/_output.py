@@ -7,10 +7,12 @@ print_table(table)              # the first column is repeated in every block; `
 """
 
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pets.cli._groups import option
-from pets.cli._terminal import echo, json_line, terminal_text
+from pets.cli._terminal import echo, terminal_text
 from pets.errors import InputError
 from pets.store.database import locked_file
 from pets.tabular import atomic_write, check_suffix, open_rows, write_all, write_rows
@@ -35,6 +37,7 @@ FORMAT: Any = option(FORMAT_HELP, flags=("--format",))
 UNFOLDED_WIDTH = 240  # columns where stdout is no terminal: nothing is folded
 FRAME_CHARACTERS = 3  # of each column: a line and a blank on either side
 FOLDED_CHARACTERS = 16  # down to which a column of names (overflow="fold") is folded
+_json = partial(json.dumps, ensure_ascii=False)
 
 
 class SafeConsole(Console):
@@ -80,16 +83,14 @@ def print_rows(rows: Iterable[Mapping[str, Any]], form: Format | None, print_peo
     """Print rows on stdout as the user wants them: for people, a line of JSON each, one array of JSON, or CSV."""
     if is_for_people(form):
         print_people()
-        return
-    if form in (None, "jsonl"):
+    elif form == "csv":
+        table = io.BytesIO()
+        write_all(rows, table, ".csv")
+        echo(*table.getvalue().decode().rstrip("\n").split("\n"))
+    elif form == "json":
+        echo(_json([*rows]))
+    else:
         write_output(rows, None)
-        return
-    if form == "json":
-        echo(json_line([*rows]))
-        return
-    table = io.BytesIO()
-    write_all(rows, table, ".csv")
-    echo(*table.getvalue().decode().rstrip("\n").split("\n"))
 
 
 def write_output(rows: Iterable[Mapping[str, Any]], output: Path | None, columns: Sequence[str] | None = None) -> int:
@@ -98,7 +99,7 @@ def write_output(rows: Iterable[Mapping[str, Any]], output: Path | None, columns
         return write_rows(rows, output, columns)
     number = 0
     for number, row in enumerate(rows, 1):  # noqa: B007 (the last number is how many there were)
-        echo(json_line(row))
+        echo(_json(row))
     return number
 
 
@@ -106,12 +107,12 @@ def write_output(rows: Iterable[Mapping[str, Any]], output: Path | None, columns
 def growing_output(
     output: Path | None, columns: Sequence[str], *, resume: bool = False
 ) -> Iterator[Callable[[Mapping[str, Any]], object]]:
-    """Call it with each row as it comes about; JSONL and CSV files, and stdout, have it at once.
+    """Yield a function that writes one row; JSONL and CSV files, and stdout, have it at once.
 
     With ``resume`` the rows of a stream that goes on are added to those that a JSONL file holds.
     """
     if output is None:
-        yield lambda row: echo(json_line(row))
+        yield lambda row: echo(_json(row))
         return
     grows = output.suffix.lower() in (".jsonl", ".csv", ".tsv")
     if resume and output.exists() and output.suffix.lower() != ".jsonl":
@@ -139,7 +140,7 @@ def write_page(path: Path, html: str, flag: str) -> None:
 
 
 def count(number: int, noun: str) -> str:
-    """How many of something there are.
+    """Number and noun, in the plural unless there is one.
 
     >>> count(0, "problem"), count(1, "problem"), count(2000, "problem")
     ('no problems', '1 problem', '2,000 problems')
@@ -153,7 +154,7 @@ def interval_words(mean: float, low: float, high: float) -> str:
 
 @contextmanager
 def progress_bar(doing: str = "replaying", first: str = "reading answers") -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr with the time that is left; call it with what is done and what there is to do.
+    """Show a bar on stderr with the time that is left; yield a function of (done, total) that moves it.
 
     ``first`` are its words before that.
     """
@@ -175,7 +176,7 @@ def print_table(table: Table, console: Console | None = None, *, keys: int = 1) 
 
 
 def table_blocks(table: Table, width: int, keys: int = 1) -> Iterator[Table]:
-    """The table in as few blocks of at most ``width`` characters as need no cell cut; each begins with its key columns.
+    """Split a table into blocks of at most ``width`` characters that cut no cell; each begins with the key columns.
 
     Headings fold at their blanks, cells of names (``overflow="fold"``) anywhere, cells of numbers never.
     """

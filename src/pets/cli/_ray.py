@@ -65,7 +65,7 @@ class RayOptions:
         return address, numbers.get("actors"), numbers.get("gpus")
 
     def check(self, model: ModelOptions) -> None:
-        """Refuse what a model in an actor has no use for."""
+        """Refuse options that a model in an actor does not read."""
         refuse_named("--ray hosts the model itself", *REFUSED)
         if model.endpoint:
             raise InputError("--ray hosts the model itself: leave out --endpoint.")
@@ -75,7 +75,7 @@ class RayOptions:
             raise InputError(f"--ray hosts one model; got {', '.join(model.model)}.")
 
     def in_flight(self, model: str | None, actors: int) -> int:
-        """The traces in flight where --concurrency is not given."""
+        """Traces in flight where --concurrency is not given."""
         return actors * (LOCAL_CONCURRENCY if _is_local(model) else SERVER_CONCURRENCY)
 
     def samplers(self, name: str | None, local: Sequence[str], *, soft: bool) -> list[RaySampler]:

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import fields
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from pets.core.allocator import Allocator
 from pets.core.money import amount_words
 from pets.engine import Answer, Engine, Snapshot, Solution
 from pets.engine.fetch import Outage
-from pets.engine.progress import AnswerSummary, ExpectedConsistency, levels_words, no_vote_words, wilson
+from pets.engine.progress import AnswerSummary, ExpectedConsistency, duration_words, levels_words, no_vote_words, wilson
 from pets.engine.sources import LiveRun
 from pets.errors import FirstTracesError, PetsError, RefusedError
 from pets.policies.uniform import Uniform
@@ -79,7 +78,7 @@ async def interruptible(
 
 
 def start_words(engine: Engine) -> Iterator[str]:
-    """What is about to be asked, of whom, under which budget; what the store holds of it, and what is to pay."""
+    """Yield the words before a run: questions, model, servers, budget; traces in the store, and what is left to pay."""
     limit, record, run = engine.spec.sampling.max_tokens, engine.record, engine.stored_run
     model = record.model or "the local model"
     servers = f" at {', '.join(engine.sources.endpoints)}" if engine.sources.endpoints else ""
@@ -106,7 +105,7 @@ def start_words(engine: Engine) -> Iterator[str]:
 
 
 def _to_pay_words(engine: Engine, held: CachedCounts) -> str:
-    """What is to pay at most beside the traces that are there, and what if all of these are taken."""
+    """Say how much is left to pay at most, and how little if all traces in the store are reused."""
     currency, policy, cap = engine.record.currency, engine.spec.make_policy(), engine.spec.spending.max_traces
     total, questions = engine.record.total, len(engine.problems)
     if engine.stored_run is not None:
@@ -124,7 +123,7 @@ def _to_pay_words(engine: Engine, held: CachedCounts) -> str:
 
 
 def given_up_words(points: float) -> str:
-    """What waves cost."""
+    """Say how much self-consistency waves cost."""
     return f"an estimated {points:.1f} points of self-consistency less than one trace at a time"
 
 
@@ -149,7 +148,7 @@ def run_engine(engine: Engine, output: Path | None, *, rows: bool = True) -> Sol
 
 @contextmanager
 def kept_words_said(live_run: LiveRun, *, jobs: bool = False) -> Iterator[None]:
-    """Say of a run that an error or the second Ctrl-C ends what is kept of it; a trace that speaks for it is shown.
+    """When an error or the second Ctrl-C ends a run, say what is kept of it, and show a trace that explains the error.
 
     A run that was refused before anything was spent would be refused again: there is nothing to go on with.
     Batch ``jobs`` in flight stay where they are.
@@ -172,7 +171,7 @@ def kept_words_said(live_run: LiveRun, *, jobs: bool = False) -> Iterator[None]:
 
 
 def lost_words(traces: int | None) -> str:
-    """What became of the traces in flight when a run stopped at once.
+    """Say what happens to the traces in flight when a run stops at once.
 
     >>> lost_words(0), lost_words(1), lost_words(None)
     ('no traces were in flight', '1 trace in flight is lost, and charged', 'batch jobs stay where they are')
@@ -184,7 +183,7 @@ def lost_words(traces: int | None) -> str:
 
 
 def kept_words(live_run: LiveRun) -> str:
-    """What is kept of a run that was cut short, and how it goes on."""
+    """Say what the store keeps of a run that was cut short, and the command that continues it."""
     if live_run.stored_run is None:
         return "Without a store nothing of it is kept."
     run = live_run.stored_run
@@ -240,7 +239,7 @@ async def watch_outages(outage: Callable[[], Outage | None]) -> None:
 
 
 def outage_words(outage: Outage, now: float) -> str:
-    """Since when no server serves, until when it is tried, and why; ``now`` is in seconds since 1970."""
+    """Say since when no server answers, until when it is tried, and why; ``now`` is in seconds since 1970."""
     since, until = time.strftime("%H:%M:%S", time.localtime(now - outage.since_s)), ""
     if outage.gives_up_s is not None:
         until = time.strftime(" until %H:%M:%S", time.localtime(now + outage.gives_up_s))
@@ -265,7 +264,7 @@ async def _show_figures(engine: Engine, console: SafeConsole) -> None:
 
 
 def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
-    """The figures of a run under way; while no server can be reached, why that is instead of the time that is left."""
+    """Tabulate the figures of a run under way; during an outage its reason instead of the time that is left."""
     left = now.seconds_left
     table = Table.grid(padding=(0, 2))
     share = now.spent / now.total if now.total else 1.0
@@ -275,7 +274,7 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
     if now.waves:
         table.add_row("wave", f"{now.wave} of {now.waves} at most; {given_up_words(now.points_given_up)}")
     if now.outage is None:
-        table.add_row("left", "..." if left is None else str(timedelta(seconds=round(left))))
+        table.add_row("left", "..." if left is None else duration_words(left))
     else:
         table.add_row("unreachable" if now.outage.is_unreachable else "errors", outage_words(now.outage, time.time()))
     if latest is not None:
@@ -287,7 +286,7 @@ def progress_table(now: Snapshot, latest: ExpectedConsistency | None) -> Table:
 
 
 def write_answers(answers: Iterable[Answer], output: Path | None, *, told: bool = True) -> AnswerSummary:
-    """Write every question's answer to a file or stdout; the answers in a few numbers, ``told`` of a file."""
+    """Write every question's answer to a file or stdout and sum them up; ``told``: say so of a file."""
     summary = AnswerSummary()
 
     def rows() -> Iterator[Mapping[str, Any]]:
@@ -302,7 +301,7 @@ def write_answers(answers: Iterable[Answer], output: Path | None, *, told: bool 
 
 
 def answers_in(output: Path) -> int:
-    """How many answers a file of rows holds; none where it is not there, or holds something else."""
+    """Count the answers in a file of rows; 0 where it is missing or holds something else."""
     if not output.is_file() or not output.stat().st_size:
         return 0
     try:
@@ -317,7 +316,7 @@ def answered_words(summary: AnswerSummary) -> str:
 
 
 def remarks(summary: AnswerSummary, max_tokens: int | None) -> Iterator[str]:
-    """What a user should know of the answers: how they were read, traces without a vote, how many are right.
+    """Yield remarks on the answers: how they were read, traces without a vote, accuracy.
 
     ``max_tokens`` is the limit that traces were cut at.
     """

@@ -24,7 +24,7 @@ Parse = Callable[[Record, int], Problem]
 
 
 async def arriving_rows(file: BinaryIO) -> AsyncIterator[FileRow]:
-    """The rows of a file or pipe as they come, under the numbers of their lines.
+    """Yield the rows of a file or pipe as they come, with their line numbers.
 
     A thread of its own reads them: one that waits for a line cannot be cancelled, and must not keep the program from
     ending.
@@ -48,7 +48,7 @@ async def arriving_rows(file: BinaryIO) -> AsyncIterator[FileRow]:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines, none too long. Read past the file's own buffer, whose lock would stay taken."""
+    """Yield lines, long ones cut. Read past the file's own buffer, whose lock would stay taken."""
     with suppress(io.UnsupportedOperation, AttributeError):
         file = os.fdopen(os.dup(file.fileno()), "rb")
     with file:
@@ -60,7 +60,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _rows(lines: Iterator[bytes]) -> Iterator[FileRow]:
-    """JSON line by line or, where the first line that is not blank is a head of CSV, its rows."""
+    """Parse JSON line by line or, where the first line that is not blank is a head of CSV, rows of CSV."""
     first: list[bytes] = []
     for line in lines:
         first.append(line)
@@ -75,7 +75,7 @@ def _rows(lines: Iterator[bytes]) -> Iterator[FileRow]:
 async def problems_in(
     arriving: AsyncIterator[FileRow], parse: Parse, refuse: Callable[[int, str], None]
 ) -> AsyncIterator[Problem]:
-    """The question of each row; one that holds none is refused with its line, and the stream goes on.
+    """Yield the question of each row; refuse one that holds none with its line number, and go on.
 
     Blank lines are passed over: they count as lines, and not in the ids of questions that bring none.
     """
@@ -94,7 +94,7 @@ async def problems_in(
 
 
 def spoken_problem(fields: Mapping[str, str], answer_type: str) -> Parse:
-    """A record's question, for a model; ``answer_type`` is how answers are read where it does not say."""
+    """Make a parser of records for a live model; ``answer_type`` applies where a record names none."""
 
     def parse(record: Record, number: int) -> Problem:
         if "gold" not in fields and "answer_type" not in record and is_answer_type(record.get("answer")):
@@ -105,7 +105,7 @@ def spoken_problem(fields: Mapping[str, str], answer_type: str) -> Parse:
 
 
 def replayed_problem(record: Record, number: int = 0) -> Problem:
-    """A record's question out of a recorded pool: only its id matters."""
+    """Parse a record that names a question of a recorded pool by its id."""
     id = record.get("id")
     if not isinstance(id, str | int) or isinstance(id, bool):
         raise InputError('a replayed question is named by its "id", as in the pool.')

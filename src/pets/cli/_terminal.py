@@ -4,7 +4,6 @@ How much a verb says: ``-v`` shows its requests and retries, ``-q`` nothing but 
 """
 
 import contextlib
-import json
 import logging
 import os
 import re
@@ -22,7 +21,9 @@ STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060
 
 
 def terminal_text(text: str, keep: str = "") -> str:
-    r"""The text with every character that steers a terminal as JSON would escape it, but for those in ``keep``.
+    r"""Escape every character that steers a terminal, as JSON would, but for those in ``keep``.
+
+    A line of JSON stays the same value.
 
     >>> print(terminal_text("\x1b[2Jgone\n\x9b31m" + chr(0x202E)))
     \u001b[2Jgone\u000a\u009b31m\u202e
@@ -50,15 +51,6 @@ def say(*lines: str) -> None:
 def echo_drawing(drawing: str, *, err: bool = False) -> None:
     """Print what pets drew itself, with its colours; names in it have been made safe before."""
     click.echo(drawing, err=err)
-
-
-def json_line(plain: object) -> str:
-    """A value as one line of JSON that is safe on a terminal, and the same value when it is read.
-
-    >>> json_line({"id": "naïve" + chr(0x9B)})
-    '{"id": "naïve\\\\u009b"}'
-    """
-    return terminal_text(json.dumps(plain, ensure_ascii=False))
 
 
 LOGGER = logging.getLogger("pets")
@@ -113,7 +105,7 @@ def messages(verbose: bool = False, quiet: bool = False, log_file: Path | None =
 
 
 def _redact(record: logging.LogRecord) -> bool:
-    """Take out of the message what steers a terminal, and keys.
+    """Remove keys from the message, and escape what steers a terminal.
 
     A key is whatever the environment holds under such a name, or a login in an address.
     """

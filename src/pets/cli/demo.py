@@ -72,7 +72,7 @@ class RecordedPart:
 
     @property
     def title(self) -> str:
-        """What is saved, where something is."""
+        """The headline: the share of uniform's traces that okg needs, where it needs fewer."""
         ours, theirs = (self.crossings[policy] for policy in POLICIES)
         if ours is None or theirs is None or ours >= theirs:
             return f"{OURS} and {THEIRS} on {self.questions} recorded questions"
@@ -80,7 +80,7 @@ class RecordedPart:
 
     @property
     def allocation(self) -> str:
-        """What the traces of each class of questions are."""
+        """The caption of the traces per class of questions."""
         return f"Traces per question, {self.mean_budget} on average, by how much the recorded traces agree."
 
     @property
@@ -103,7 +103,7 @@ class RecordedPart:
 
 @dataclass(frozen=True, slots=True)
 class LivePart:
-    """What the live model did, in words, and its answers beside the vote of all recorded traces."""
+    """The live model's answers beside the vote of all recorded traces; ``words`` say what was asked, or why not."""
 
     words: str
     answers: tuple[Answer, ...] = ()
@@ -111,7 +111,7 @@ class LivePart:
 
     @property
     def verdict(self) -> str:
-        """How many of the answers are the recorded vote."""
+        """The sentence that counts the answers equal to the recorded vote."""
         same = sum(
             answer.canonical is not None and answer.canonical == self.population[answer.id] for answer in self.answers
         )
@@ -165,7 +165,7 @@ def demo(
 
 
 async def _live(first: int, budget: str, pool: Pool) -> LivePart:
-    """The model's answers to the first questions; where it cannot run, why."""
+    """Ask the local model the first questions; where it cannot run, say why."""
     population = {question.id: majority(question.answers) for question in pool.questions}
     starter = question_set("starter")
     problems = tuple(problem for problem in starter.problems if problem.id in population)[:first]
@@ -196,7 +196,7 @@ async def _live(first: int, budget: str, pool: Pool) -> LivePart:
 
 
 def compare_recorded(pool: Pool) -> RecordedPart:
-    """Both policies on the same draws of the pool, a few times."""
+    """Replay both policies on the same draws of the pool, a few times."""
     (replayed,) = replay([pool], [*POLICIES], repetitions=REPETITIONS, answer="raw")
     results = {policy: replayed.result(policy) for policy in POLICIES}
     crossings = {policy: traces_at_mean(result, LEVEL) for policy, result in results.items()}

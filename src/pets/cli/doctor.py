@@ -95,7 +95,7 @@ def doctor(
 
 
 class ServedModel(NamedTuple):
-    """One model at one server, the key for it, and the spec of a run with it alone; an empty address is here."""
+    """One model at one server, its key, and the spec of a run with it alone; the local model has an empty address."""
 
     server: str
     model: str | None
@@ -104,7 +104,7 @@ class ServedModel(NamedTuple):
 
 
 def _served_models(options: ModelOptions, spec: RunSpec) -> list[ServedModel]:
-    """Every server of the model, or of each of several models."""
+    """List every server of the model, or of each of several models."""
     if not (shares := spec.serving.models):
         servers = options.servers or ("",)
         keys = endpoint_keys(servers, options.keys)
@@ -118,7 +118,7 @@ def _served_models(options: ModelOptions, spec: RunSpec) -> list[ServedModel]:
 
 
 def _announcement(served: Sequence[ServedModel], problems: Sequence[Problem]) -> str:
-    """What is asked, and what it may cost at most."""
+    """Say how many traces are asked for, and what they cost at most."""
     spec = served[0].spec
     probe = min(PROBE_TOKENS, spec.sampling.max_tokens or PROBE_TOKENS)
     tokens = PROBE_TRACES * probe + len(problems) * (spec.sampling.max_tokens or TRACE_TOKENS)
@@ -131,7 +131,7 @@ def _announcement(served: Sequence[ServedModel], problems: Sequence[Problem]) ->
 
 
 def _forecast(diagnosis: Diagnosis, question_set: QuestionSet, spec: RunSpec) -> RunEstimate | None:
-    """What the budget would buy, by the live traces; none where there are none, or it needs a limit."""
+    """Estimate what the budget buys from the live traces; ``None`` without traces, or where it needs a token limit."""
     traces = [trace for trace in diagnosis.traces if trace.tokens]
     if not traces:
         return None

@@ -86,7 +86,7 @@ def forecast(
 
 @dataclass(frozen=True, slots=True)
 class ForecastSource:
-    """A curve over mean budgets, of how many questions, and of which run if it is one's.
+    """A curve over mean budgets, its number of questions, and the run that it is of, if any.
 
     ``vote`` is what answers are compared with. No question got more than ``cap`` traces.
     """
@@ -101,14 +101,14 @@ class ForecastSource:
     def budgets(
         self, targets: Sequence[float], up_to: float | None = None
     ) -> tuple[dict[str, float | None], list[str]]:
-        """Say what self-consistency means; hand back the mean budget of each target, and lines about them."""
+        """Print what self-consistency means; return the mean budget of each target, and a line about each."""
         say(f"Self-consistency is the share of answers that are {self.vote}; now {self.curve.consistency[0]:.3f}.")
         budgets, lines = {f"{target:g}": self.curve.budget_for(target) for target in targets}, []
         end = float(self.curve.mean_budget[-1])
         for target, mean in budgets.items():
             words = f"more than {end if up_to is None else up_to:g}x"
             if mean is not None:
-                words = f"{mean:.1f}x ({round(mean * self.questions):,} traces in all){self.way_on(mean)}"
+                words = f"{mean:.1f}x ({round(mean * self.questions):,} traces in all){self.resume_command(mean)}"
             elif self.cap is not None and end >= self.cap:
                 most = f"{self.curve.consistency[-1]:.3f} is the most"
                 words = f"not reached with at most {self.cap} per question: {most}"
@@ -122,7 +122,7 @@ class ForecastSource:
         place = "" if self.store == DEFAULT_STORE else f" --store {shlex.quote(self.store)}"
         return f"pets resume {'' if self.run is None else self.run.id} {options}{place}"
 
-    def way_on(self, mean: float) -> str:
+    def resume_command(self, mean: float) -> str:
         """The command that takes the run to a mean budget, in its own unit; nothing for a pool."""
         if self.run is None or not self.run.traces:
             return ""
@@ -144,7 +144,7 @@ def played_on(
     policy: str = "okg",
     up_to: float | None = None,
 ) -> ForecastSource:
-    """A run of the store at ``path``, played on under the prior that its own traces teach."""
+    """Play a run of the store at ``path`` on, under the prior learned from its own traces."""
     ids, cap = [problem.id for problem in view.problems()], allocator.budget.cap
     tallies = [allocator.tally(id) for id in sampled(ids, PRIOR_QUESTIONS)]
     say(f"{count(len(ids), 'question')} played on: up to a minute.")

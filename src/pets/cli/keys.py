@@ -30,7 +30,7 @@ BUDGET: Any = option(
 
 @option_group("Limits")
 class KeyLimits:
-    """What a key is held to; "none" takes a limit away."""
+    """The limits of a key; "none" takes a limit away."""
 
     budget: str | None = BUDGET
     rpm: str | None = option("How many requests per minute this key may send.", metavar="NUMBER")
@@ -42,7 +42,7 @@ class KeyLimits:
     )
 
     def fields(self, key_store: KeyStore) -> dict[str, Any]:
-        """The fields of the key that were given, as its row is to have them."""
+        """The fields of the key's row that the options set."""
         fields: dict[str, Any] = {}
         if self.budget is not None:
             fields |= NO_BUDGET if self.budget == NONE else _budget(self.budget, key_store)
@@ -73,34 +73,32 @@ def keys(
 
 @keys.verb()
 @click.argument("name")
-@click.pass_context
 def add(
-    context: click.Context,
     name: str,
     budget: str | None = BUDGET,
     admin: bool = option("Let the key see everybody's questions on the dashboard.", False),
 ) -> None:
     """Make a key for NAME and show it, this once: the store keeps its hash alone."""
-    is_new = context.obj is not None and not _exists(context.obj)
-    with _keys(context, create=True) as key_store:
+    store = click.get_current_context().obj
+    is_new = store is not None and not _exists(store)
+    with _keys(create=True) as key_store:
         secret = key_store.add(name, admin=admin, **KeyLimits(budget).fields(key_store))
     if is_new:
-        name = shown_location(context.obj)
+        name = shown_location(store)
         say(f'"{name}" is a new store. The key opens the gateway that is started with --store {name}.')
     echo(secret)
 
 
 @keys.verb("set")
 @click.argument("name")
-@click.pass_context
-def set_limits(context: click.Context, name: str, limits: KeyLimits) -> None:
+def set_limits(name: str, limits: KeyLimits) -> None:
     """Change what NAME's key is held to, from the next request on.
 
     \b
     pets keys set alice --budget 20usd/month --rpm 60 --store gateway.db
     pets keys set alice --rpm none --store gateway.db                 no such limit any more
     """
-    with _keys(context) as key_store:
+    with _keys() as key_store:
         if not (fields := limits.fields(key_store)):
             raise InputError("nothing to change: name --budget, --rpm, --expires or --models.")
         key_store.change(name, fields)
@@ -109,28 +107,27 @@ def set_limits(context: click.Context, name: str, limits: KeyLimits) -> None:
 
 
 @keys.verb("list")
-@click.pass_context
-def list_keys(context: click.Context, form: Format | None = FORMAT) -> None:
+def list_keys(form: Format | None = FORMAT) -> None:
     """List the names of the keys, what each has spent, and of which budget."""
-    with _keys(context) as key_store:
+    with _keys() as key_store:
         rows = [_row(key_store, *row) for row in key_store.all()]
     print_rows(rows, form, lambda: echo(*map(_line, rows)) if rows else None)
 
 
 def _row(key_store: KeyStore, key: ApiKey, created: float, revoked: float | None) -> dict[str, Any]:
-    """What is known of a key; amounts as people know them, what it has spent by unit."""
+    """A key as a row: amounts in dollars, tokens or traces, what it has spent by unit."""
 
     def shown(amounts: Mapping[str, int]) -> dict[str, float]:
         return {name: amount for amount, name in (Currency(unit).shown(amount) for unit, amount in amounts.items())}
 
     spent = key_store.spent(key.name)
     start = None if key.window is None else window_start(key.window, int(key_store.clock() // DAY_S))
-    budget, unit = Currency(key.unit or next(iter(spent), "units")).shown(key.budget or 0)
+    budget, unit = (None, None) if key.budget is None else Currency(str(key.unit)).shown(key.budget)
     return {
         "name": key.name,
         "created": _time(created),
-        "budget": None if key.budget is None else budget,
-        "unit": None if key.budget is None else unit,
+        "budget": budget,
+        "unit": unit,
         "window": key.window,
         "spent": shown(spent),
         "spent_in_window": None if start is None else shown(key_store.spent(key.name, start)),
@@ -172,16 +169,15 @@ def _time(seconds: float) -> str:
 
 @keys.verb()
 @click.argument("name")
-@click.pass_context
-def revoke(context: click.Context, name: str) -> None:
+def revoke(name: str) -> None:
     """Let NAME's key open nothing any more, from the next request on; what is under way is answered."""
-    with _keys(context) as key_store:
+    with _keys() as key_store:
         key_store.revoke(name)
     say(f"The key of {name} is revoked.")
 
 
 def _budget(text: str, key_store: KeyStore) -> dict[str, Any]:
-    """The amount in the ledger's smallest unit, that unit, which is the gateway's, and the window that it is for."""
+    """Parse a key's budget: the amount in the ledger's smallest unit, that unit, and the window."""
     number, slash, window = text.partition("/")
     amount = Amount.parse(number)
     if slash and window not in BUDGET_WINDOWS:
@@ -196,7 +192,7 @@ def _budget(text: str, key_store: KeyStore) -> dict[str, Any]:
 
 
 def _end(text: str, now: float) -> float:
-    """When a key expires, in seconds since 1970."""
+    """Parse when a key expires, in seconds since 1970."""
     try:
         time = datetime.fromisoformat(text)
         end = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
@@ -208,10 +204,10 @@ def _end(text: str, now: float) -> float:
 
 
 @contextmanager
-def _keys(context: click.Context, create: bool = False) -> Iterator[KeyStore]:
-    """The keys in the gateway's store, which all commands need."""
-    store: str | None = context.obj
-    if store is None:
+def _keys(*, create: bool = False) -> Iterator[KeyStore]:
+    """Open the keys in the gateway's store; refuse a store that is not named or not there."""
+    context = click.get_current_context()
+    if (store := context.obj) is None:
         raise click.UsageError("Missing option '--store': the gateway's file or URL, as given to pets serve.", context)
     if not create and not _exists(store):
         raise StateError(f'store "{store}": there is no such file. Check the path; `pets keys add` begins a new one.')
@@ -220,5 +216,5 @@ def _keys(context: click.Context, create: bool = False) -> Iterator[KeyStore]:
 
 
 def _exists(store: str) -> bool:
-    """Whether a store is there; of a URL's that is seen when it is opened."""
+    """Whether a store is there; a URL is tried when it is opened."""
     return "://" in store or is_shared(store) or Path(store).exists()

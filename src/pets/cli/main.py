@@ -75,7 +75,7 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, but for words that name no command."""
+        """As click's; an unknown word is answered with its successor or the nearest command."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -105,14 +105,14 @@ class LazyGroup(SuggestingGroup):
         return verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The verbs that a newcomer needs, then the others; none of them is imported."""
+        """List the verbs for a newcomer, then the others, without importing them."""
         others = sorted(set(VERBS) - set(FIRST_VERBS))
         for title, names in (("Start with", FIRST_VERBS), ("Then", others)):
             with formatter.section(title):
                 formatter.write_dl([(name, VERBS[name]) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The verbs that begin so, none of them imported."""
+        """Complete the verbs' names without importing them."""
         names = [CompletionItem(name, help=VERBS[name]) for name in sorted(VERBS) if name.startswith(incomplete)]
         return names or super().shell_complete(ctx, incomplete)
 

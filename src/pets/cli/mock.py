@@ -10,7 +10,7 @@ import click
 
 import pets.mock
 from pets.cli._groups import option, verb
-from pets.cli._terminal import json_line, say
+from pets.cli._terminal import say
 from pets.errors import InputError
 from pets.mock import AnswerSource, DistributionAnswers, Faults, MockModel, PoolAnswers, RequestLimit, synthetic
 from pets.pools import pool_files, read_pool
@@ -22,7 +22,7 @@ SECONDS = {"slow": "slow_seconds", "rate-limit": "retry_after"}  # what a number
 
 
 def parse_faults(texts: Sequence[str]) -> Faults:
-    """The faults with their rates.
+    """Parse NAME=RATE[:SECONDS] into faults with their rates.
 
     >>> parse_faults(["slow=0.1:2"]).slow_seconds
     2.0
@@ -85,7 +85,7 @@ def mock(
     asked = {problem.prompt.content: problem.id for problem in question_set("starter").problems}
 
     def warn(prompt: str) -> None:
-        shown = json_line(prompt if len(prompt) <= 60 else f"{prompt[:57]}...")
+        shown = json.dumps(prompt if len(prompt) <= 60 else f"{prompt[:57]}...", ensure_ascii=False)
         say(
             f"A prompt names no question: {shown}. It gets the answers of one that its hash picks. "
             "Put ids into prompts; GET /mock/questions lists them. Told once; /mock/stats counts on."
@@ -112,7 +112,7 @@ def mock(
 
 
 def _answer_source(source: str, tokens: int, seed: int) -> AnswerSource:
-    """What to answer from: made-up questions, a file of distributions, or a pool."""
+    """Choose what to answer from: made-up questions, a file of distributions, or a pool."""
     name, _, numbers = source.partition(":")
     if name == MADE_UP:
         return synthetic(**_made_up(numbers), tokens=tokens, seed=seed)
@@ -134,7 +134,7 @@ def _answer_source(source: str, tokens: int, seed: int) -> AnswerSource:
 
 
 def _made_up(text: str) -> dict[str, Any]:
-    """How many questions are made up, how many answers each has, and how strongly they agree.
+    """Parse how many questions are made up, how many answers each has, and how strongly they agree.
 
     >>> _made_up(""), _made_up("questions=3,strength=0.1")
     ({'questions': 100}, {'questions': 3, 'strength': 0.1})

@@ -73,7 +73,7 @@ class QuestionOptions:
 
 
 def local_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Slots, context and threads of a model on this machine.
+    """Parse slots, context and threads of a model on this machine.
 
     >>> local_settings(["slots=4,context=2048"])
     {'slots': 4, 'context': 2048, 'threads': None}
@@ -177,8 +177,8 @@ class ModelOptions(ServerOptions):
 
 
 def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any) -> RunSpec:
-    """The spec of a run: how the question set has its traces drawn, what the user said, and the verb's ``own``."""
-    values = dict(said.said)
+    """Build the spec of a run: the question set's sampling, what the user said, and the verb's ``own`` options."""
+    values = dict(said)
     if "price" in values:
         values["price"] = model.price(values["price"])
     if "policy" in values:
@@ -191,7 +191,7 @@ def run_spec(said: SpecOptions, model: ModelOptions, drawn: Sampling, **own: Any
 
 
 def parse_json_option(flag: str, text: str, example: str) -> dict[str, Any]:
-    """The JSON object that an option is; anything else is refused with an example of one."""
+    """Parse an option that is a JSON object; refuse anything else with an ``example``."""
     try:
         fields = json_value(text)
     except (ValueError, RecursionError):

@@ -56,7 +56,7 @@ class PoolOptions:
     skip_bad: bool = option("Pass over bad lines and say how many they were.", False)
 
     def read_mixtures(self, paths: Iterable[Path]) -> tuple[list[Pool], list[tuple[list[Pool], list[float]]]]:
-        """The pool of every file, of every pool in a folder, and the mixture of every ``a.jsonl=2+b.jsonl``.
+        """Read the pool of every file, every pool of a folder, and the mixture of every ``a.jsonl=2+b.jsonl``.
 
         Beside them, the pools of each mixture and their weights; the questions that it leaves out go to stderr.
         """
@@ -78,14 +78,14 @@ class PoolOptions:
         return pools, mixtures
 
     def read(self, path: Path, confidence: Metric = "tail") -> Pool:
-        """The pool at ``path``; how many of its lines were skipped goes to stderr."""
+        """Read the pool at ``path``; print on stderr how many of its lines were skipped."""
         pool = read_pool(path, confidence=confidence, skip_bad=self.skip_bad, fields=parse_fields(self.fields, NAMES))
         if pool.skipped:
             say(f"{pool.name}: skipped {count(len(pool.skipped), 'bad line')}.")
         return pool
 
     def label(self, pool: Pool, min_traces: int = 1) -> LabelledPool:
-        """The pool as votes, questions of fewer traces left out; what there is to say goes to stderr."""
+        """Read the pool's answers as votes, without questions of fewer traces; print what was left out on stderr."""
         read = read_answers(pool, self.answer)
         short = [question for question in read.questions if len(question.labels) < min_traces]
         read = read.without(short, f"has fewer than {min_traces} traces")

@@ -7,17 +7,9 @@ from pathlib import Path
 
 import click
 
+from pets import report
 from pets.cli._groups import option, verb
-from pets.cli._output import (
-    FORMAT,
-    Format,
-    check_output,
-    count,
-    print_rows,
-    print_table,
-    progress_bar,
-    write_output,
-)
+from pets.cli._output import FORMAT, Format, check_output, count, print_rows, print_table, progress_bar, write_output
 from pets.cli._ray import CLUSTER_HELP, connect
 from pets.cli._terminal import say
 from pets.cli.pools import PoolOptions
@@ -28,19 +20,6 @@ from pets.lab.calibration import CERTIFIED_AT
 from pets.lab.mixture import SIZES, choose_and_score, mixture_lab, shares_of, usual_mixtures
 from pets.pools import Pool
 from pets.registry import typed_policy
-from pets.report import (
-    certificate_table,
-    charts_library,
-    choice_table,
-    clock_table,
-    draw_clock,
-    draw_curves,
-    draw_difficulty,
-    draw_reliability,
-    mixture_table,
-    pool_table,
-    save,
-)
 from pets.report.style import Chart
 
 DEFAULT = ("uniform", "okg", "okg:prior=1", "asc", "esc", "boinf", "lead", "its_adaptive", "dsc")
@@ -98,7 +77,7 @@ def replay(
     """
     check_output(output, *paths, rows=True)
     if plots is not None:
-        charts_library()
+        report.charts_library()
     checkable = protocol.reference == "whole" and not (protocol.weighted or protocol.clock)
     if certify or (plots is not None and checkable):
         protocol = replace(protocol, certified=CERTIFIED_AT)
@@ -117,13 +96,7 @@ def replay(
             say(f"{work}: about {max(1, round(seconds / 60))} min.")
     with progress_bar() as progress:
         results = run(
-            pools,
-            specs,
-            config=protocol,
-            answer=reading.answer,
-            workers=processes,
-            cluster=cluster,
-            progress=progress,
+            pools, specs, config=protocol, answer=reading.answer, workers=processes, cluster=cluster, progress=progress
         )
     for pool, result in zip(pools, results, strict=True):
         if result.note:
@@ -139,8 +112,8 @@ def replay(
 
     def print_people() -> None:
         for pool in results:
-            print_table(clock_table(pool) if pool.config.clock else pool_table(pool, table), keys=2)
-        if (certified := certificate_table(table)) is not None:
+            print_table(report.clock_table(pool) if pool.config.clock else report.pool_table(pool, table), keys=2)
+        if (certified := report.certificate_table(table)) is not None:
             print_table(certified, keys=2)
         for own, weights in mixtures:
             _print_mixture(own, tuple(weights), protocol, reading.answer)
@@ -156,20 +129,20 @@ def replay(
 def _default_policies(pools: Sequence[Pool], protocol: ReplayConfig) -> tuple[str, ...]:
     if protocol.weighted:
         return DEFAULT_WEIGHTED
-    batch, online = (DEFAULT_CLOCK, ("price",)) if protocol.clock else (DEFAULT, DEFAULT_ONLINE)
+    offline, online = (DEFAULT_CLOCK, ("price",)) if protocol.clock else (DEFAULT, DEFAULT_ONLINE)
     try:
         for pool in pools:
             protocol.train_of(len(pool.questions))
     except InputError as error:
         say(f"Online policies are left out: {error}")
-        return batch
-    return batch + online
+        return offline
+    return offline + online
 
 
 def _print_mixture(
     pools: Sequence[Pool], weights: tuple[float, ...], protocol: ReplayConfig, answer: str | None
 ) -> None:
-    """The vote of the mixture beside its models' alone, and what models and weights chosen on other questions give."""
+    """Print the mixture's vote beside each model's, and the score of models and weights chosen on other questions."""
     others = [row for row in usual_mixtures(len(weights)) if shares_of(row) != shares_of(weights)]
     try:
         lab = mixture_lab(
@@ -183,22 +156,24 @@ def _print_mixture(
     except InputError as error:  # without gold there is no accuracy
         say(str(error))
         return
-    print_table(mixture_table(lab, shown=len(weights) + 1))
-    print_table(choice_table(lab, [choose_and_score(lab, size, protocol.seed) for size in lab.sizes]))
+    print_table(report.mixture_table(lab, shown=len(weights) + 1))
+    print_table(report.choice_table(lab, [choose_and_score(lab, size, protocol.seed) for size in lab.sizes]))
 
 
 def _plot(folder: Path, pools: Sequence[Pool], results: Sequence[PoolResult], answer: str | None) -> None:
-    """Per pool its curves, where the budget went, and whether certificates are what they say; or time and tokens."""
+    """Save each pool's charts: curves, difficulty and reliability, or time against tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, Chart] = {}
     for pool, result in zip(pools, results, strict=True):
-        pictures = {"clock": draw_clock(result)} if result.config.clock else {"curves": draw_curves(result)}
-        if not result.config.clock:
-            pictures["difficulty"] = draw_difficulty(result, read_answers(pool, answer))
+        if result.config.clock:
+            files[f"{pool.name}.clock"] = report.draw_clock(result)
+        else:
+            files[f"{pool.name}.curves"] = report.draw_curves(result)
+            files[f"{pool.name}.difficulty"] = report.draw_difficulty(result, read_answers(pool, answer))
         if reliability := certificates([result]):
-            pictures["reliability"] = draw_reliability(reliability, f"{pool.name}: are certificates what they say?")
-        files |= {f"{pool.name}.{name}": picture for name, picture in pictures.items()}
+            title = f"{pool.name}: are certificates what they say?"
+            files[f"{pool.name}.reliability"] = report.draw_reliability(reliability, title)
     if len(results) > 1 and (reliability := certificates(results)):
-        files["reliability"] = draw_reliability(reliability, f"Certificates of {len(results)} pools")
+        files["reliability"] = report.draw_reliability(reliability, f"Certificates of {len(results)} pools")
     for name, picture in files.items():
-        say(f"{', '.join(map(str, save(picture, folder / name)))} written.")
+        say(f"{', '.join(map(str, report.save(picture, folder / name)))} written.")

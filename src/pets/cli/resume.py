@@ -69,10 +69,10 @@ def resume(
     with Store.open(location, create=False) as opened:
         view = opened.view(run)
         settings, jobs, run = view.settings, view.jobs(), str(view.id)
-    changes: dict[str, Any] = {"budget": budget, "answer": answer, **changed.said}
+    changes: dict[str, Any] = {"budget": budget, "answer": answer, **changed}
     if settings.verb == "stream":
         changed.refuse("stream", f"run {run} is a stream")
-        if "max_traces" in changed.said:
+        if "max_traces" in changed:
             raise InputError(f"run {run} is a stream, which keeps its --max-traces: leave it out.")
         refuse_named(f"run {run} is a stream", "replies", "local", RayOptions)
         running = resumed_stream(location, run, questions, plan, servers, QuestionOptions(fields=fields), **changes)

@@ -63,32 +63,27 @@ def runs(context: click.Context, store: str | None = STORE, form: Format | None 
     context.obj = store or DEFAULT_STORE
     if context.invoked_subcommand is not None:
         return
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         rows = [_summary_facts(run) for run in opened.runs()]
 
     def print_people() -> None:
         if not rows:
             say("The store holds no run yet.")
             return
-        table = make_table(("run", "when", "state"), ("questions", "spent", "budget"), ())
-        names = ("policy", "model", "set")
-        for name in names:
-            table.add_column(name, overflow="fold")
+        names, cells = ("policy", "model", "set"), []
         for row in rows:
             spent, unit = row["spent"], row["unit"]
             spent_words = f"{spent:,}" if unit in ("traces", "tokens") else amount_words(spent, unit)
             numbers = (f"{row['questions']:,}", spent_words, amount_words(row["total"], unit))
-            table.add_row(str(row["run"]), row["created"], row["state"], *numbers, *(row[name] for name in names))
-        print_table(table)
+            cells.append([str(row["run"]), row["created"], row["state"], *numbers, *(row[name] for name in names)])
+        print_table(make_table(("run", "when", "state"), ("questions", "spent", "budget"), cells, last=names))
 
     print_rows(rows, form, print_people)
 
 
 @runs.verb()
 @click.argument("run", default="last")
-@click.pass_context
 def show(
-    context: click.Context,
     run: str,
     answer: str | None = CODE,
     form: Format | None = FORMAT,
@@ -99,7 +94,7 @@ def show(
     The expected self-consistency comes with its 95 % interval. With --question, show one question with its votes and
     what every trace said.
     """
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         view = opened.view(run, code=answer)
         facts = _run_facts(view) if question is None else _question_facts(view, question)
     print_rows([facts], form, lambda: (_print_run if question is None else _print_question)(facts))
@@ -108,24 +103,19 @@ def show(
 @runs.verb()
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="OTHER")
-@click.pass_context
-def compare(
-    context: click.Context, first: str, second: str, answer: str | None = CODE, form: Format | None = FORMAT
-) -> None:
+def compare(first: str, second: str, answer: str | None = CODE, form: Format | None = FORMAT) -> None:
     """Compare RUN with OTHER over the questions that both ask: answers, accuracy, traces, tokens, cost.
 
     Accuracy is compared in pairs: the difference with its 95 % interval, and the exact McNemar test.
     """
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         facts = _comparison_facts(opened.view(first, code=answer), opened.view(second, code=answer))
     print_rows([facts], form, lambda: _print_comparison(facts))
 
 
 @runs.verb()
 @click.argument("run", default="last")
-@click.pass_context
 def export(
-    context: click.Context,
     run: str,
     what: Export = option("What is written.", "results"),
     output: Path | None = option(
@@ -144,7 +134,7 @@ def export(
     if what != "pool":
         check_output(output, rows=True)
     unvoted = 0
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         view = opened.view(run, code=answer)
         if what == "results":
             written = write_output((row.to_plain() for row in results(view, restored(view))), output, ANSWER_COLUMNS)
@@ -169,9 +159,7 @@ def export(
 
 @runs.verb()
 @click.argument("run")
-@click.pass_context
 def delete(
-    context: click.Context,
     run: str,
     texts_only: bool = option("Delete only the texts, prompts and errors; answers and votes stay.", False),
 ) -> None:
@@ -179,16 +167,14 @@ def delete(
 
     A run without its prompts can still be shown and exported, and no longer resumed.
     """
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         id = opened.delete(run, texts=texts_only)
     say(f"Run {id}: {'texts, prompts and errors' if texts_only else 'everything'} deleted.")
 
 
 @runs.verb()
 @click.argument("run", default="last")
-@click.pass_context
 def reread(
-    context: click.Context,
     run: str,
     output: Path | None = OUTPUT,
     answer: str | None = option("How the texts are read: number, math, choice, text, ..."),
@@ -201,7 +187,7 @@ def reread(
     check_output(output, rows=True)
     if answer is None:
         raise InputError("how are the texts to be read? Give --answer number, math, choice, text, ...")
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         view = reread_run(opened, run, answer)
         summary = write_answers(results(view, restored(view)), output, told=False)
         traces = ", ".join(f"{number:,} of run {id}" for id, number in view.reused().items())
@@ -211,13 +197,12 @@ def reread(
 
 @runs.verb()
 @click.argument("run", default="last")
-@click.pass_context
-def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str | None = CODE) -> None:
+def cancel(run: str, servers: ServerOptions, answer: str | None = CODE) -> None:
     """Cancel the batch jobs of RUN at their provider; what they had ready is paid for and kept.
 
     The rest costs nothing and goes back to the budget. `pets resume RUN` asks for what is worth it then.
     """
-    with Store.open(context.obj, create=False) as opened:
+    with _store() as opened:
         view = opened.view(run)
         id, settings, in_flight = view.id, view.settings, len(list(view.lost()))
     urls = servers.endpoint or settings.endpoints
@@ -232,14 +217,19 @@ def cancel(context: click.Context, run: str, servers: ServerOptions, answer: str
     samplers = sources_of(asked, spec_of_run(settings)).samplers
     for sampler in batch_samplers(samplers):
         sampler.provider.cancels = True
-    engine = Engine.resume(context.obj, id, sampler=samplers, answer=answer)
+    engine = Engine.resume(click.get_current_context().obj, id, sampler=samplers, answer=answer)
     asyncio.run(run_jobs(engine, drain=True))
     missing, traces = count(in_flight, "trace"), count(engine.solution().traces, "trace")
     say(f"{missing} had not come back; the run has {traces} now. {kept_words(engine)}")
 
 
+def _store() -> Store:
+    """The store that ``--store`` names."""
+    return Store.open(click.get_current_context().obj, create=False)
+
+
 def _local_time(seconds: float) -> str:
-    """The time of this machine, with its zone; ``seconds`` are since 1970."""
+    """The time of this machine with its zone; ``seconds`` are since 1970."""
     return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds))
 
 
@@ -268,7 +258,7 @@ def _summary_facts(run: RunSummary) -> dict[str, Any]:
 
 
 def _run_facts(view: RunView) -> Facts:
-    """The settings of a run, how far it is, and what its answers are worth by now."""
+    """The settings of a run, its progress, and the quality of its answers so far."""
     summary = view.summary()
     record, spec = view.settings, spec_of_run(view.settings)
     facts: dict[str, Any] = _summary_facts(summary) | {
@@ -345,8 +335,6 @@ def _fact_words(key: str, value: Any, facts: Facts) -> str:
         return ", ".join(f"{name}={item}" for name, item in value.items()) or "none"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if value is None or value == "":
         return "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -405,11 +393,10 @@ def _comparison_facts(first: RunView, second: RunView) -> Facts:
     compared = compare_runs(problems, ours, theirs, spec_of_run(first.settings, first.code).reading.answer)
     if not compared.shared:
         raise InputError(f"runs {first.id} and {second.id} share no question; there is nothing to compare.")
-    accuracy, paired = None, compared.accuracy
-    if paired is not None:
-        numbers = {"difference": paired.difference, "p_value": paired.p_value}
-        rounded = {name: round(number, 4) for name, number in numbers.items()}
-        accuracy = asdict(paired) | rounded | {"interval": [round(bound, 4) for bound in paired.interval]}
+    accuracy = None
+    if (paired := compared.accuracy) is not None:
+        accuracy = asdict(paired) | {"difference": round(paired.difference, 4)}
+        accuracy |= {"interval": [round(bound, 4) for bound in paired.interval], "p_value": round(paired.p_value, 4)}
     return {
         "runs": [_side(first, ours), _side(second, theirs)],
         "shared": compared.shared,

@@ -49,7 +49,7 @@ def sample(
         raise click.UsageError(f'"{output}" must end in .jsonl: it grows by lines. `pets pools convert` knows others.')
     question_set = selection.load(questions)
     problems = question_set.problems
-    if (answer := run.said.get("answer")) is not None:
+    if (answer := run.get("answer")) is not None:
         problems = tuple(replace(problem, answer_type=answer) for problem in problems)
     i, slash, k = shard.partition("/")
     if not (slash and i.isdecimal() and k.isdecimal()):

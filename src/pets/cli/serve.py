@@ -80,43 +80,38 @@ class SpendOptions:
     plan: Path | None = option("The plan that `pets fit` made; it says policy and mean budget.")
 
     def limits(self, max_tokens: int, price: TokenPrice | None = None) -> dict[str, Any]:
-        """The keywords of ``build_gateway`` for the mean, the total and the window, the last two in one currency.
+        """Parse the budgets into keywords of ``build_gateway``; the total and the window are in one currency.
 
         >>> SpendOptions(budget=("8x", "2Mtok", "50ktok/30m")).limits(100)["rate_limit"]
         SpendRateLimit(amount=50000, seconds=1800.0)
         """
-        amounts: dict[str, Amount] = {}
-        seconds = 0.0
+        limits: dict[str, Any] = {}
+        counted: list[Amount] = []
         for text in self.budget:
             number, slash, time = text.partition("/")
-            span = 0.0  # for all time
+            amount, kind = Amount.parse(number), "rate_limit" if slash else "total"
+            if amount.unit == "mean" and not slash:
+                kind = "mean_budget"
+            if kind in limits or (slash and amount.unit == "mean"):
+                raise BudgetError(f"give one budget each: 16x on average, 100usd in all, 5usd/h; got {text!r}.")
+            if kind == "mean_budget":
+                limits[kind] = amount.number
+                continue
+            counted.append(amount)
+            limits[kind] = total_of(amount, 0)
             if slash:
                 match = SPAN.fullmatch(time.strip())
-                span = float(match[1] or 1) * SECONDS[match[2]] if match else 0.0
-                if not span:
+                seconds = float(match[1] or 1) * SECONDS[match[2]] if match else 0.0
+                if not seconds:
                     forms = "write s, 30s, m, 5m, h or d, as in --budget 5000/h"
                     raise InputError(f"{time!r} is no span of time; {forms}.")
-                seconds = span
-            amount = Amount.parse(number)
-            kind = "mean" if amount.unit == "mean" else "total"
-            kind = "window" if span else kind
-            if kind in amounts or (span and amount.unit == "mean"):
-                raise BudgetError(f"give one budget each: 16x on average, 100usd in all, 5usd/h; got {text!r}.")
-            amounts[kind] = amount
-        counted = [amounts[kind] for kind in ("total", "window") if kind in amounts]
+                limits[kind] = SpendRateLimit(limits[kind], seconds)
         if len({amount.ledger_unit for amount in counted}) > 1:
             raise BudgetError("a --budget in all and one in a window are in one unit: traces, tokens or money.")
         if not counted and price is not None:
             counted = [Amount(1, "usd")]
-        limits: dict[str, Any] = {}
         if counted:
             limits["currency"] = currency_of(counted[0], price, prompt_tokens=0, max_tokens=max_tokens)
-        if "mean" in amounts:
-            limits["mean_budget"] = amounts["mean"].number
-        if "total" in amounts:
-            limits["total"] = total_of(amounts["total"], 0)
-        if "window" in amounts:
-            limits["rate_limit"] = SpendRateLimit(total_of(amounts["window"], 0), seconds)
         return limits
 
 
@@ -161,9 +156,9 @@ def serve(
         raise InputError("--store is empty. Name a file or a URL; without --store, what is spent is forgotten.")
     log_to(sys.stderr)
     build = pets.gateway.build_gateway  # imported here: it is an extra
-    if spend.plan is not None and "policy" in run.said:
+    if spend.plan is not None and "policy" in run:
         raise InputError("a --plan is a policy; leave --policy out.")
-    values, spending, drift = dict(run.said), dict[str, Any](), None
+    values, spending, drift = dict(run), dict[str, Any](), None
     if spend.plan is not None:
         fitted = read_plan(spend.plan)
         values["policy"], spending["mean_budget"], drift = fitted.policy(), fitted.mean_budget, Drift.of(fitted)
@@ -197,7 +192,7 @@ def serve(
 
 
 def _welcome(url: str, models: Sequence[str], *, keys: bool, settings: Settings) -> list[str]:
-    """What an operator wants to know of a gateway that has begun: addresses, models, who may ask, how to try it."""
+    """The lines that greet an operator: addresses, models, who may ask, how to try it."""
     url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     access = "Requests need a key." if keys else "Everybody may ask (pets keys add)."
     lines = [f"{url}/v1  {access} Ctrl-C stops.", f"Dashboard: {url}/"]

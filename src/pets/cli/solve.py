@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from pets.core.money import amount_words
 from pets.engine import Engine, RunSpec
 from pets.engine.batch import batched
 from pets.engine.estimate import estimate, parse_expectation, seen_in_store
+from pets.engine.progress import duration_words
 from pets.engine.question import instructions
 from pets.engine.resume import bounded_spec
 from pets.errors import InputError
@@ -95,7 +95,7 @@ def solve(
         samplers, servers = model.samplers(spec), model.servers
     else:
         samplers = ray.samplers(model.name, model.local, soft=spec.reading.soft)
-        if "concurrency" not in run.said:
+        if "concurrency" not in run:
             spec = spec.with_options(concurrency=ray.in_flight(model.name, len(samplers)))
     made = partial(
         Engine,
@@ -156,7 +156,7 @@ def _print_estimate(
     expectation: tuple[float | None, float | None, str],
     form: Format | None,
 ) -> None:
-    """What the run would take, as a row or as people read it."""
+    """Print what the run would take, as a row or as a table."""
     texts = sorted(instructions(question_set.problems, spec.reading.answer)) if spec.reading.instruct else []
     problems = [spec.asked(problem) for problem in question_set.problems]
     expected = estimate(problems, spec, model, *expectation)
@@ -177,7 +177,7 @@ def _print_estimate(
     ]
     if expected.waves:
         facts.append(("waves", f"{expected.waves} at most; {given_up_words(expected.points_given_up)}"))
-    time = "" if expected.seconds is None else f"{timedelta(seconds=round(expected.seconds))}, "
+    time = "" if expected.seconds is None else f"{duration_words(expected.seconds)}, "
     facts += [("time", time + longer), *(("asked with", text) for text in texts), ("by", expected.basis)]
     row = asdict(expected) | {"policy": policy, "instructions": texts}
     print_rows([row], form, lambda: echo(*(f"{name:<12} {value}" for name, value in facts)))

@@ -80,12 +80,12 @@ def stream(
     check_output(output, rows=True)
     if output is not None and (before := answers_in(output)):
         raise InputError(f'"{output}" holds {count(before, "answer")}. Name another file, or move it away.')
-    if plan is not None and "policy" in run.said:
+    if plan is not None and "policy" in run:
         raise InputError("a --plan is a policy; leave --policy out.")
     fitted = None if plan is None else read_plan(plan)
     on_stdin = questions == STDIN or (questions is None and pool is None)
     expected = {"horizon": selection.first} if on_stdin else {}
-    said = SpecOptions({**plan_defaults(fitted), **expected, **run.said})
+    said = SpecOptions({**plan_defaults(fitted), **expected, **run})
     if pool is not None:
         running = _replayed(pool, questions, said, fitted)
     else:
@@ -134,7 +134,7 @@ class RunningStream:
                 await running.run(self._arriving())
 
     async def _arriving(self) -> AsyncIterator[Problem]:
-        """The questions, as many as were said to come; a line that holds none is refused with what is wrong.
+        """Yield the questions, as many as were announced; refuse a line that holds none with the reason.
 
         One that does not say how it is answered goes by the plan's answer type.
         """
@@ -223,14 +223,14 @@ def _live(
 
 
 def _replayed(path: Path, questions: str | None, typed: SpecOptions, plan: StreamPlan | None) -> RunningStream:
-    """A recorded pool, drawn from as the replay lab draws; its own questions unless ids come on stdin."""
+    """Draw from a recorded pool as the replay lab does; the questions are its own unless ids come on stdin."""
     reason = "--pool draws from recorded answers: no model is asked, nothing is kept"
     refuse_named(reason, ModelOptions, "fields", "store", *[] if questions == STDIN else ["first"])
     typed.refuse("pool", reason)
     if questions not in (None, STDIN):
         raise InputError("with --pool the questions are the pool's own, or ids as JSONL on stdin (QUESTIONS is -).")
     said = typed.honoured("pool")  # whatever pets.toml says of a model is said of none here
-    pool = read_answers(read_pool(path), said.said.get("answer"))
+    pool = read_answers(read_pool(path), said.get("answer"))
     spec = run_spec(said, ModelOptions(), Sampling(), answer=Recorded(), keep_going=True)  # nothing is paid for
     cap = spec.spending.max_traces
     assert cap is not None  # the command line has no word for no limit
@@ -253,7 +253,7 @@ def resumed_stream(
     selection: QuestionOptions,
     **changes: Any,
 ) -> RunningStream:
-    """A stream of the store, taken up where it stopped, with what changes of it: budget, code, ``keep_going``."""
+    """Continue a stream of the store where it stopped, with changed options: budget, code, ``keep_going``."""
     question_set = _loaded(questions, selection)
     drift = _drift_from(None if plan is None else read_plan(plan))
     asked = Servers(servers.endpoint, key=servers.keys, headers=servers.headers)
@@ -263,10 +263,10 @@ def resumed_stream(
 
 
 def _loaded(questions: str | None, selection: QuestionOptions) -> QuestionSet | None:
-    """The questions of a file or a named set; none of stdin, whose end nobody knows."""
+    """Load the questions of a file or a named set; ``None`` for stdin, whose end nobody knows."""
     return None if questions is None or questions == STDIN else selection.load(questions)
 
 
 def _drift_from(plan: StreamPlan | None) -> Drift | None:
-    """The alarm of a plan, which is said when it is raised."""
+    """The drift detector of a plan, which prints its alarm."""
     return None if plan is None else Drift.of(plan, on_alarm=lambda drift: say(drift.words))

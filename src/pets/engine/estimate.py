@@ -15,6 +15,7 @@ from pets.questions import Problem
 from pets.store import Store
 
 BYTES_PER_TOKEN = 4  # of a prompt, about
+MOST_EXPECTED = 1e9  # tokens or seconds of a trace that a user may expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,9 @@ def parse_expectation(text: str) -> tuple[float | None, float | None, str]:
         values = {name: float(value) for name, value in parts.items()}
     except ValueError:
         values = {"": 0.0}
-    if set(values) - {"tokens", "seconds"} or min(values.values()) <= 0:
+    if set(values) - {"tokens", "seconds"} or not all(0 < value < MOST_EXPECTED for value in values.values()):
         raise InputError(
-            f"--dry-run takes tokens=N,seconds=S, each more than 0, or nothing; got {text!r}. "
+            f"--dry-run takes tokens=N,seconds=S, each more than 0 and less than a billion, or nothing; got {text!r}. "
             "Questions stand before it."
         )
     return values.get("tokens"), values.get("seconds"), "as given with --dry-run"

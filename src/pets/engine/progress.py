@@ -403,6 +403,17 @@ class AnswerSummary:
         return self.votes >= MIN_VOTES_IN_ALL and self.distinct >= DIFFERENT_SHARE * self.votes
 
 
+def duration_words(seconds: float) -> str:
+    """Hours, minutes and seconds, however long it is.
+
+    >>> duration_words(93_784), duration_words(4e15)
+    ('26:03:04', '1111111111111:06:40')
+    """
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
 def levels_words(levels: Mapping[str, tuple[int, int]]) -> str:
     """Accuracy by level; empty where there are not several.
 

@@ -3,11 +3,10 @@
 import asyncio
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Self
 
 from pets.core.money import amount_words
-from pets.engine.progress import Snapshot
+from pets.engine.progress import Snapshot, duration_words
 from pets.engine.run import Engine
 
 REFRESH_S = 0.5  # between two looks at a run
@@ -68,5 +67,5 @@ def snapshot_words(now: Snapshot) -> str:
     failed = f", {now.failed:,} failed" if now.failed else ""
     if now.outage is not None:
         return f"{words}{failed}, {'unreachable' if now.outage.is_unreachable else 'nothing but errors'}"
-    left = "" if now.seconds_left is None else f", {timedelta(seconds=round(now.seconds_left))} left"
+    left = "" if now.seconds_left is None else f", {duration_words(now.seconds_left)} left"
     return f"{words}{failed}{left}"

@@ -14,6 +14,7 @@ and a vote is compared with argmax theta: for both curves with the same draws. O
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -81,7 +82,7 @@ def budget_curves(
 
 
 def _curves(traces: Floats, rows: Sequence[Votes], judged: Sequence[bool]) -> Curves:
-    """Means over questions, in 95 % intervals by what they spread by over draws."""
+    """Means over questions, with 95 % intervals from their deviation over draws."""
     tables = {SELF_CONSISTENCY: [good for good, _ in rows]}
     if any(judged):
         tables[ACCURACY] = [right for (_, right), known in zip(rows, judged, strict=True) if known]
@@ -97,7 +98,7 @@ def launch_order(questions: Sequence[RunQuestion], policy: Policy) -> list[int] 
     if policy.blind:
         worth = [[-float(number) for number in range(len(question.answers))] for question in questions]
     elif isinstance(policy, IndexPolicy) and policy.sees == "counts":
-        scores: dict[Tally, float] = {}
+        score = cache(partial(policy.index, view=View()))
         worth = []
         for question in questions:  # for each trace the least index before it; those of the warm-up come first
             row, least = list[float](), np.inf
@@ -105,10 +106,7 @@ def launch_order(questions: Sequence[RunQuestion], policy: Policy) -> list[int] 
                 if number >= max(1, policy.warmup):
                     seen = question.after(number)
                     mark = policy.belief.mark(seen.mean_tokens) if policy.marks else 0
-                    state = Tally(seen.counts, seen.nulls, options=seen.options, mark=mark)
-                    if state not in scores:
-                        scores[state] = policy.index(state, View())
-                    least = min(least, scores[state])
+                    least = min(least, score(replace(seen, mean_tokens=0.0, mark=mark)))
                 row.append(least)
             worth.append(row)
     else:

@@ -45,7 +45,7 @@ class Series:
 
     @classmethod
     def about(cls, label: str, swept: bool, traces: Floats, mean: Floats, reach: Floats) -> Self:
-        """With bands that reach equally far up and down, within 0 and 1."""
+        """A series whose bands reach equally far up and down, within 0 and 1."""
         return cls(label, swept, traces, mean, np.maximum(0.0, mean - reach), np.minimum(1.0, mean + reach))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -89,7 +89,8 @@ def draw_curves(pool: PoolResult) -> Chart:
     batches = [result for result in pool.results if result.setting != "online"]
     parts = {"all questions at once": batches, "questions one by one, after training on others": streams}
     styles = line_styles(dict.fromkeys(result.policy for result in pool.results))
-    legend = legend_of([series(result, result.consistency) for result in pool.results], styles)
+    swept = {result.policy for result in pool.results if result.option is not None}
+    legend = by_label(styles, swept, {result.policy for result in pool.results if result.option is None})
     rows = []
     for name, results in parts.items():
         if not results:
@@ -115,12 +116,6 @@ def accuracy_bounds(vote_accuracy: float | None, pass_at_1: float | None) -> lis
     return [(name, value) for name, value in known.items() if value is not None]
 
 
-def legend_of(lines: Sequence[Series], styles: Mapping[str, LineStyle]) -> dict[str, Any]:
-    """Colour, dashes and shape of these lines and points."""
-    points = {line.label for line in lines if line.swept}
-    return by_label(styles, points, {line.label for line in lines if not line.swept})
-
-
 def curve_panel(
     lines: Sequence[Series],
     styles: Mapping[str, LineStyle],
@@ -134,7 +129,9 @@ def curve_panel(
     Panels that share a ``legend`` are given it.
     """
     rows = [row for line in lines for row in line.rows()]
-    legend = legend_of(lines, styles) if legend is None else legend
+    if legend is None:
+        points = {line.label for line in lines if line.swept}
+        legend = by_label(styles, points, {line.label for line in lines if not line.swept})
     # All means and whiskers and most of the bands, with some air: a few wide bands must not press the lines flat.
     shown = [row["mean"] for row in rows] + [value for _, value in bounds]
     shown += [row[end] for row in rows if row["swept"] for end in ("low", "high")]
@@ -142,9 +139,8 @@ def curve_panel(
     high = max(*shown, float(np.quantile([row["high"] for row in rows], 0.8)))
     air = 0.05 * max(high - low, 0.02)
     span = [round(max(0.0, low - air), 4), round(min(1.0, high + air), 4)]
-    values: dict[str, Any] = {"name": name, "x": trace_axis(size), "span": span, "rows": rows}
-    values |= {"colour": legend["color"], "dashes": legend["strokeDash"], "shape": legend["shape"]}
-    panel = template("curve_panel", **values)
+    values = {"name": name, "x": trace_axis(size), "span": span, "rows": rows}
+    panel = template("curve_panel", **values, **legend)
     for bound, value in bounds:
         named = [{"mean": value, "name": f"{bound} {value:.1%}"}]
         panel["layer"] += template("curve_bound", **values, values=named)["layer"]
@@ -152,7 +148,7 @@ def curve_panel(
 
 
 def spreads(results: PoolResult, level: float = LEVEL) -> dict[str, Floats | None]:
-    """What every policy gave to each question where its mean curve is at ``level``: mean traces, (N,).
+    """Mean traces per question (N,) of every policy where its mean curve reaches ``level``.
 
     NaN where a question only trained; ``None`` for a policy that never reaches the level.
     """
@@ -193,7 +189,7 @@ def draw_difficulty(results: PoolResult, pool: LabelledPool, level: float = LEVE
 def _difficulty_panel(
     label: str, traces: Floats | None, pool: LabelledPool, shares: Floats, axes: Mapping[str, Any]
 ) -> Chart:
-    """The dots of one policy and the means of tenths; words where it never comes to the level."""
+    """The dots of one policy and the means of tenths; a note where it never reaches the level."""
     if traces is None:
         return template("difficulty_unreached", title=label)
     finite = np.isfinite(traces)
@@ -222,9 +218,8 @@ def draw_clock(pool: PoolResult) -> Chart:
             | {"tokens": round(tokens, 3), "time": round(time, 3), "consistency": round(consistency, 5)}
             for index, (value, tokens, time, consistency) in enumerate(points)
         ]
-    legend = by_label(styles, styles, styles)
     return titled(
-        template("clock", rows=rows, colour=legend["color"], shape=legend["shape"]),
+        template("clock", rows=rows, **by_label(styles, styles, styles)),
         f"What time costs: the front of hurry ({pool.pool})",
         f"{pool.questions} questions, {pool.size} traces each, {pool.config.repetitions} draws. Numbers: hurry.",
     )
@@ -245,10 +240,8 @@ def draw_reliability(calibrations: Mapping[str, Calibration], title: str) -> Cha
                 low, high = wilson(bucket.right, bucket.count)
                 rows[-1] |= {"certificate": bucket.certificate, "right": bucket.right, "low": low, "high": high}
         rows.append({"label": labels[name], "bin": 1.0, "count": scores.bins[-1].count})  # where the last one ends
-    legend = by_label(styles, points=styles)
-    few, dashes = f"datum.count < {FEW}", legend["strokeDash"]
     return titled(
-        template("reliability", rows=rows, few=few, colour=legend["color"], shape=legend["shape"], dashes=dashes),
+        template("reliability", rows=rows, few=f"datum.count < {FEW}", **by_label(styles, points=styles)),
         title,
         f"Whiskers: 95 % intervals; faint: fewer than {FEW} certificates; beside each name its calibration error.",
     )

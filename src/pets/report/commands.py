@@ -69,7 +69,7 @@ def _options(settings: RunRecord, spec: RunSpec, questions: int) -> Iterator[str
     for option in (option for section in SECTIONS.values() for option in fields(section)):
         value = spec.get(option.name)
         if option.name not in TOLD_APART and value is not None and value != usual.get(option.name):
-            yield from _told(option, value)
+            yield from _option_words(option, value)
     if spec.spending.price is not None:
         batch = f",batch={spec.spending.price.batch:g}" if spec.serving.batch_api else ""
         yield from ("--price", _price_text(spec.spending.price) + batch)
@@ -80,14 +80,14 @@ def _options(settings: RunRecord, spec: RunSpec, questions: int) -> Iterator[str
 
 
 def _usual_sampling(name: str) -> Sampling:
-    """How the traces of a set of questions are drawn where nothing is said."""
+    """The default sampling of a set of questions."""
     if name == "starter":
         return starter().sampling
     return Sampling(max_tokens=BENCHMARKS[name].max_tokens) if name in BENCHMARKS else Sampling()
 
 
-def _told(option: Field[Any], value: Any) -> Iterator[str]:
-    """The words that set an option of `pets solve`; none where it has no such option."""
+def _option_words(option: Field[Any], value: Any) -> Iterator[str]:
+    """Yield the words that set an option of `pets solve`; none where it has no such option."""
     if "help" not in option.metadata or not is_honoured(option, "solve"):
         return
     word = option.name.replace("_", "-")

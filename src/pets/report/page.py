@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import count
+from typing import NamedTuple
 
 from pets.report.style import Chart, drawn_svg, javascript, page_chart
 
@@ -17,8 +18,7 @@ VOTES_SHOWN = 4  # answers with a part of the bar of their own; the others share
 ANSWER_CHARACTERS = 28
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """A figure of the first line: its name, the number, and a note; the ``headline`` is the one to see first."""
 
     name: str
@@ -27,8 +27,7 @@ class Tile:
     headline: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """A cell of a table: what is shown, and the number that it is sorted by, if it is one."""
 
     text: str

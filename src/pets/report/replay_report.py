@@ -43,7 +43,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _value(name: str, value: Any, hint: Any) -> Any:
-    """As the row has it: CSV knows texts alone. A number that is not finite counts as missing."""
+    """Convert a cell to the type of its field: CSV holds texts alone. A number that is not finite counts as missing."""
     if hint in (str, str | None):
         if not isinstance(value, str | None):
             raise InputError(f'"{name}" is {str(value)[:40]!r}; it is a text.')
@@ -83,7 +83,7 @@ def replay_page(rows: Sequence[Row]) -> str:
 
 
 def _tiles(rows: Sequence[Row], pools: Sequence[str]) -> list[Tile]:
-    """What okg needs of uniform's traces on each pool, as far as both are there in the same setting.
+    """A tile per pool with the share of uniform's traces that okg needs, where both ran in the same setting.
 
     Beside an online policy uniform is replayed once more, on fewer questions and at fixed budgets: okg is not.
     """

@@ -9,7 +9,7 @@ import numpy as np
 from pets.engine.progress import html_table
 from pets.lab import LEVELS, PoolResult, traces_at_mean
 from pets.report.charts import draw_clock, draw_curves
-from pets.report.style import FAINT, INK, LINE, Chart, charts_library, save, themed
+from pets.report.style import Chart, charts_library, save, themed
 from pets.report.tables import CLOCK_COLUMNS, clock_rows
 
 
@@ -59,11 +59,10 @@ class CurvesPlot:
     chart: Chart
 
     def save(self, path: str | Path) -> tuple[Path, ...]:
-        """Write it as PNG, SVG and PDF beside one another; the files."""
+        """Write it as PNG, SVG and PDF beside one another; return the files."""
         return save(self.chart, Path(path))
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""
-        chart = json.dumps(themed(self.chart, INK, FAINT, LINE, paper="#ffffff"))
-        drawing: str = charts_library().vegalite_to_svg(chart)
+        drawing: str = charts_library().vegalite_to_svg(json.dumps(themed(self.chart)))
         return drawing

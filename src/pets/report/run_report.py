@@ -81,12 +81,12 @@ class RunData:
 
     @property
     def zone(self) -> float:
-        """By how much another answer may be ahead."""
+        """By how much another answer may be ahead, as a share of votes."""
         return next((answer.zone for answer in self.answers if answer.zone), 0.0)
 
 
 def read_run(view: RunView) -> RunData:
-    """All of it; a run at work is read as it stands."""
+    """Read all of a run; a run at work is read as it stands."""
     spec, problems, allocator = spec_of_run(view.settings, view.code), list(view.problems()), restored(view)
     answers = list(results(view, allocator, texts=False))
     if not any(answer.traces for answer in answers):
@@ -171,7 +171,7 @@ def run_page(view: RunView) -> str:
 
 
 def _spending(run: RunData) -> tuple[str, str]:
-    """What is spent, and of what."""
+    """What is spent and the total, in words."""
     settings, stored = run.view.settings, run.view.summary()
     spent, unit = settings.currency.shown(stored.spent)
     total, _ = settings.currency.shown(total_so_far(settings, stored.questions))
@@ -197,7 +197,7 @@ def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
     missing = summary.questions - summary.answered
     tiles.append(Tile("questions answered", f"{summary.answered:,}", f"{missing:,} without" if missing else "all"))
     spent, total = _spending(run)
-    of = f" of {total}" if spent.endswith("traces") else ""
+    of = f" of {total}" if run.view.settings.currency.counts_traces else ""
     tiles.append(Tile("traces", f"{summary.traces:,}", f"{run.mean_traces:.1f} per question{of and ';'}{of}"))
     stored = run.view.summary()
     if stored.cancelled:
@@ -213,7 +213,7 @@ def _tiles(run: RunData, summary: AnswerSummary) -> list[Tile]:
 
 
 def _saving(run: RunData) -> Tile:
-    """What uniform would have needed for the same self-consistency, on the same draws where the run has a curve."""
+    """Compare with uniform at the same self-consistency, on the same draws where the run has a curve."""
     sizes = [answer.traces for answer in run.answers]
     if max(sizes) - min(sizes) <= 1:
         note = f"{run.mean_traces:.1f} per question, the same for each"
@@ -283,7 +283,7 @@ def _merge_section(page: Page, run: RunData) -> None:
 
 
 def _text_of(run: RunData, index: int) -> str:
-    """What was asked: the text, or the last message of a user; without the instruction, which all questions share."""
+    """The text of a question, or the last message of a user, without the instruction that all questions share."""
     problem = run.problems[index]
     content = problem.prompt.content
     if isinstance(content, str):
@@ -417,14 +417,11 @@ def draw_spending(policy: str, answers: Sequence[Answer], mean_traces: float) ->
 
 def agreement_classes(answers: Sequence[Answer]) -> list[tuple[str, int, int]]:
     """Questions and traces of each class of agreement, empty ones left out: (name, questions, traces)."""
-    classes = []
-    above = 2.0
-    for name, least in CLASSES:
-        own = [answer for answer in answers if least <= agreement(answer) < above]
-        above = least
-        if own:
-            classes.append((name, len(own), sum(answer.traces for answer in own)))
-    return classes
+    groups: dict[str, list[int]] = {name: [] for name, _ in CLASSES}
+    for answer in answers:
+        share = agreement(answer)
+        groups[next(name for name, least in CLASSES if share >= least)].append(answer.traces)
+    return [(name, len(traces), sum(traces)) for name, traces in groups.items() if traces]
 
 
 def draw_shares(policy: str, answers: Sequence[Answer]) -> Chart:

@@ -8,7 +8,7 @@ is drawn.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -22,10 +22,9 @@ Chart = dict[str, Any]
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#6F6F6F")
 """Okabe and Ito's colours, told apart by colour-blind readers, without the two that white or black paper swallows."""
-GREY = "#6F6F6F"
-BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE, _ = PALETTE
+BLUE, VERMILION, GREEN, PURPLE, SKY, ORANGE, GREY = PALETTE
 SOLID, DASHED, DOTTED, MIXED = DASHES = ((), (6, 3), (2, 2), (7, 2, 2, 2))
-SHAPES = ("circle", "square", "triangle-up", "diamond")
+SHAPES = {SOLID: "circle", DASHED: "square", DOTTED: "triangle-up", MIXED: "diamond"}
 FIXED: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "okg": (VERMILION, SOLID),
     "uniform": (BLUE, SOLID),
@@ -44,8 +43,6 @@ FIXED: Mapping[str, tuple[str, tuple[int, ...]]] = {
 """Colour and dashes of each policy, on every page and in every figure."""
 PNG_SCALE = 2  # pixels for each unit of a chart
 NAME = re.compile(r"\w*")  # of a policy, before its options and whatever a legend adds
-INK, FAINT, LINE = ("#1b1f24", "#5f6875", "#e5e7eb")
-PAGE_INK, PAGE_FAINT, PAGE_LINE = ("var(--ink)", "var(--faint)", "var(--line)")  # a page has a light and a dark side
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +50,12 @@ class LineStyle:
     """Colour and dashes of one line; no dashes are a solid one."""
 
     colour: str
-    dashes: tuple[int, ...] = ()
+    dashes: tuple[int, ...] = SOLID
 
     @property
     def shape(self) -> str:
-        """Of points, where there is no line to be dashed: as different as the dashes are."""
-        return dict(zip(DASHES, SHAPES, strict=True)).get(self.dashes, SHAPES[0])
+        """The shape of points: as different as the dashes of lines are."""
+        return SHAPES[self.dashes]
 
 
 def line_styles(policies: Iterable[str]) -> dict[str, LineStyle]:
@@ -100,8 +97,7 @@ def by_label(
     Of a label with ``points`` the legend shows their shape, dashed only where it has ``lines`` too; else a line.
     """
     labels = list(styles)
-    legend: Chart | None = {"orient": "bottom", "columns": 4, "title": None, "symbolOpacity": 1}
-    legend = None if len(labels) == 1 else legend
+    legend = {"orient": "bottom", "columns": 4, "title": None, "symbolOpacity": 1} if len(labels) > 1 else None
     ranges = {
         "color": [style.colour for style in styles.values()],
         "strokeDash": [
@@ -150,29 +146,26 @@ def template(name: str, /, **values: Any) -> Chart:
 
 def titled(chart: Chart, title: str, subtitle: str | Sequence[str] = "") -> Chart:
     """The chart under its title."""
-    words: Chart = {"text": title}
-    if subtitle:
-        words["subtitle"] = subtitle if isinstance(subtitle, str) else list(subtitle)
+    words = {"text": title, "subtitle": subtitle} if subtitle else {"text": title}
     return {"title": words, **chart}
 
 
 def charts_library() -> Any:
-    """vl-convert; says what to install where it is not there, before any work is done."""
+    """Import vl-convert; where it is missing, say what to install before any work is done."""
     return require("vl_convert", "plots")
 
 
 def save(chart: Chart, path: Path) -> tuple[Path, ...]:
-    """Write a chart as PNG, SVG and PDF beside one another, and hand back where; the suffix of ``path`` is replaced."""
-    library, specification = charts_library(), json.dumps(themed(chart, INK, FAINT, LINE, paper="#ffffff"))
-    pictures: dict[str, Callable[[], bytes]] = {
-        "png": lambda: library.vegalite_to_png(specification, scale=PNG_SCALE),
-        "svg": lambda: library.vegalite_to_svg(specification).encode(),
-        "pdf": lambda: library.vegalite_to_pdf(specification),
+    """Write a chart as PNG, SVG and PDF beside one another; return the files, ``path`` with each suffix added."""
+    library, specification = charts_library(), json.dumps(themed(chart))
+    pictures: dict[Path, bytes] = {
+        path.with_name(f"{path.name}.png"): library.vegalite_to_png(specification, scale=PNG_SCALE),
+        path.with_name(f"{path.name}.svg"): library.vegalite_to_svg(specification).encode(),
+        path.with_name(f"{path.name}.pdf"): library.vegalite_to_pdf(specification),
     }
-    paths = tuple(path.with_name(f"{path.name}.{suffix}") for suffix in pictures)
-    for draw, target in zip(pictures.values(), paths, strict=True):
-        target.write_bytes(draw())
-    return paths
+    for target, picture in pictures.items():
+        target.write_bytes(picture)
+    return tuple(pictures)
 
 
 def drawn_svg(chart: Chart) -> str:
@@ -190,10 +183,12 @@ def javascript() -> str:
 
 def page_chart(chart: Chart) -> Chart:
     """The chart with the page's colours, light and dark."""
-    return themed(chart, PAGE_INK, PAGE_FAINT, PAGE_LINE)
+    return themed(chart, "var(--ink)", "var(--faint)", "var(--line)", paper=None)
 
 
-def themed(chart: Chart, ink: str, faint: str, line: str, paper: str | None = None) -> Chart:
-    """The chart with the common theme in these colours."""
+def themed(
+    chart: Chart, ink: str = "#1b1f24", faint: str = "#5f6875", line: str = "#e5e7eb", paper: str | None = "#ffffff"
+) -> Chart:
+    """The chart with the common theme, in the colours of ink on white paper if not said."""
     theme = template("theme", ink=ink, faint=faint, line=line, paper=paper)
     return {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "padding": 8, "config": theme, **chart}

@@ -139,33 +139,37 @@ def choice_table(lab: MixtureLab, choices: Sequence[ChosenModels]) -> Table:
     )
     title = f"{lab.name}: chosen among {len(lab.candidates)} on one half, scored on the other"
     numbers = ["traces", "single", "mixture", "either", "mixture less single"]
-    table = make_table((), numbers, title=title, caption=caption)
-    table.add_column("chosen most often", overflow="fold")
-    for choice in choices:
-        difference = f"{choice.difference:+.3f} ({choice.low:+.3f} to {choice.high:+.3f})"
-        single, mixture = (
-            _vote_cell(accuracy, tokens)
-            for accuracy, tokens in ((choice.single, choice.single_tokens), (choice.mixture, choice.mixture_tokens))
-        )
-        favourite = f"{choice.favourite} ({choice.share:.0%})"
-        table.add_row(str(choice.size), single, mixture, f"{choice.either:.3f}", difference, favourite)
-    return table
+    table = [
+        [
+            str(choice.size),
+            _vote_cell(choice.single, choice.single_tokens),
+            _vote_cell(choice.mixture, choice.mixture_tokens),
+            f"{choice.either:.3f}",
+            f"{choice.difference:+.3f} ({choice.low:+.3f} to {choice.high:+.3f})",
+            f"{choice.favourite} ({choice.share:.0%})",
+        ]
+        for choice in choices
+    ]
+    return make_table((), numbers, table, last=["chosen most often"], title=title, caption=caption)
 
 
 def make_table(
     names: Iterable[str],
     numbers: Iterable[str],
-    rows: Iterable[Iterable[str]] = (),
+    rows: Iterable[Iterable[str]],
     *,
+    last: Iterable[str] = (),
     title: str | None = None,
     caption: str | None = None,
 ) -> Table:
-    """A table of these rows; columns of names may fold anywhere, those of numbers stand on the right."""
+    """A table of these rows; names, the ``last`` columns too, may fold anywhere, numbers stand on the right."""
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     for name in names:
         table.add_column(name, overflow="fold")
     for name in numbers:
         table.add_column(name, justify="right")
+    for name in last:
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table
