@@ -290,7 +290,7 @@ class StopRules:
 
     def refused(self, question: str, error: RefusedError) -> None:
         """A question was refused; raises where the request itself is wrong, whatever it asks."""
-        if self._fetcher.served or self._allocator.told:  # the server takes such requests
+        if self._allocator.told:  # the server takes such requests
             return
         self._refused.add(question)
         if len(self._refused) >= min(REFUSALS_BEFORE_END, len(self._ids) or REFUSALS_BEFORE_END):
