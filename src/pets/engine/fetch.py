@@ -144,7 +144,7 @@ class TraceRequest:
             offsets = list(group)
             if is_held:
                 for offset in offsets:
-                    yield replace(self.part(offset, 1), reused=held[self.first + offset])
+                    yield replace(self.part(offset, 1), reused=held[self.first + offset], settling=True)
             else:
                 yield self.part(offsets[0], len(offsets))
 
