@@ -66,10 +66,9 @@ def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -
 
     ``auto`` overrides no type that a question names itself.
     """
-    own = _made(problem.answer_type)
-    named = own if override is None else _made(override)
-    if isinstance(named, Auto) and own != Auto():  # what auto has chosen for a question is its own type, too
-        named = own
+    named = _made(problem.answer_type if override is None else override)
+    if isinstance(named, Auto) and (own := _made(problem.answer_type)) != Auto():
+        named = own  # what auto has chosen for a question is its own type, too
     return named.settled(words_of(problem), problem.options) if isinstance(named, Auto) else named
 
 
