@@ -4,6 +4,7 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
+from itertools import cycle
 
 import pyarrow
 import pytest
@@ -167,6 +168,16 @@ def test_a_stream_is_kept_in_a_store_that_is_named(tmp_path):
     with sqlite3.connect(tmp_path / "runs.db") as database:
         assert database.execute("select count(*) from runs").fetchone() == (1,)
     database.close()
+
+
+def test_a_voter_reads_answers_as_it_was_told():
+    async def votes(**options):
+        replies = cycle(["The answer is $5.", "The answer is 5.00."])
+        async with pets.Voter(sampler=lambda question: next(replies), budget="6x", **options) as voter:
+            answer = await voter.ask({"question": "What is it?", "answer_type": "text"})
+            return len(answer.votes)
+
+    assert (asyncio.run(votes()), asyncio.run(votes(answer="number"))) == (2, 1)
 
 
 def test_leaving_a_stream_ends_it():

@@ -264,6 +264,15 @@ def test_auto_chooses_by_the_first_traces_of_each_question():
     assert (answer.read_as, len(answer.votes), answer.unreadable) == ("number", 1, 0)
 
 
+def test_answers_are_read_as_the_limits_say_whatever_the_question_says():
+    texts = Scripted(lambda prompt, seed: ("The answer is $5.", "The answer is 5.00.")[seed % 2])
+    as_text, as_number = (
+        VotingDriver(texts, max_n=1).outcome(answer_type="text", answer=answer, max_traces=4).result()
+        for answer in (None, "number")
+    )
+    assert (len(as_text.votes), len(as_number.votes), as_number.read_as) == (2, 1, None)
+
+
 def test_two_that_leave_together_do_not_disturb_each_other():
     voting = VotingDriver(Paced(letters="AB"), mean=16, max_n=1, places=6)  # four of the one, two of the other
 

@@ -122,7 +122,9 @@ class Submissions(Arrivals):
         Cancelled, it charges the requests in flight and gives back the rest.
         """
         payer, reader = limits.payer, limits.reader
-        question = OpenQuestion(problem, position=limits.seed, keep_traces=True, payer=payer, reader=reader)
+        question = OpenQuestion(
+            problem, limits.answer, position=limits.seed, keep_traces=True, payer=payer, reader=reader
+        )
         vote = self.votes[question.id] = OpenVote(question, limits)
         try:
             async with asyncio.timeout_at(limits.deadline):
