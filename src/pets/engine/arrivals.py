@@ -162,10 +162,6 @@ class Arrivals:
         """The server refuses a question for good; raises where it refuses every one."""
         self._wiring.stops.refused(question.id, error)
 
-    def turned_away(self) -> None:
-        """The server refuses the key, or knows no such model."""
-        self._wiring.stops.turn_away()
-
     def charge_abandoned(self, question: OpenQuestion, traces: Sequence[Trace]) -> None:
         """An attempt was abandoned; what it may have cost."""
 

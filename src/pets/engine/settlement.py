@@ -13,7 +13,7 @@ from dataclasses import replace
 from pets.answers.base import Reading
 from pets.core.budget import WHOLE, UnitCost, cancelled_part, mean_trace
 from pets.engine.arrivals import Arrivals, Wiring
-from pets.engine.fetch import FATAL_STATUSES, TraceRequest
+from pets.engine.fetch import TraceRequest
 from pets.engine.question import OpenQuestion
 from pets.engine.reading import TraceReading, soft_vote
 from pets.errors import BudgetError, RefusedError, SamplerError
@@ -114,8 +114,6 @@ class Settlement:
         self._ledger.released(request)
         if error is not None:
             self._arrivals.failed(request.owner, error)
-            if error.status in FATAL_STATUSES:
-                self._arrivals.turned_away()
 
     async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
         """An attempt that may have been sampled: charged, if the budget pays for another one, which the value says."""

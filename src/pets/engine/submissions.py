@@ -271,9 +271,6 @@ class Submissions(Arrivals):
     def refused(self, question: OpenQuestion, error: RefusedError) -> None:
         """Nothing: others may be served all the same."""
 
-    def turned_away(self) -> None:
-        """Nothing: others may be served all the same."""
-
     def charge_abandoned(self, question: OpenQuestion, traces: Sequence[Trace]) -> None:
         """Charge an attempt that was abandoned; a single trace is not the plan's."""
         if not self.votes[question.id].limits.single:
