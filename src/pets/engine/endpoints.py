@@ -1,10 +1,8 @@
 """Several servers of one model: the next request goes to the healthiest and least loaded that may take it now.
 
-Several models that vote together have servers of their own, each of which says which launches it takes; a model whose
-servers all rest after failures hands its launches on to the next.
-
-A gateway's servers have many models. Each has a pool of its own over the same servers: a model that fails, or whose
-limits are reached, says nothing of the others.
+Models that vote together have servers of their own, each of which says which launches it takes; a model whose servers
+all rest after failures hands its launches on to the next. Each model of a gateway's servers has a pool of its own over
+them: a model that fails, or whose limits are reached, says nothing of the others.
 """
 
 import asyncio
@@ -59,7 +57,7 @@ class RateWindow:
         return entry
 
     def correct(self, entry: list[float], amount: int) -> None:
-        """Replace the amount of an entry that has not aged out."""
+        """Replace the amount of an entry, unless it has aged out."""
         if self._entries and entry[0] >= self._entries[0][0]:
             self._used += amount - int(entry[1])
             entry[1] = float(amount)
@@ -68,9 +66,8 @@ class RateWindow:
 class Endpoint:
     """One server: its load, its health, its rate limits, and how many traces it gives in one request.
 
-    How many is learned: a server that refuses n is asked for as many as a smaller request was seen to bring, one that
-    silently gives a single choice is asked for one at a time. A refusal of what a client sent says nothing of another
-    client's requests, and holds for an hour.
+    A server that refuses n is asked for as many as a smaller request was seen to bring, one that silently gives a
+    single choice for one at a time. A refusal of what a client sent holds for this client, and for an hour.
     """
 
     def __init__(self, number: int, sampler: Sampler, max_n: int, rpm: int | None, tpm: int | None) -> None:
@@ -96,7 +93,7 @@ class Endpoint:
         return endpoint
 
     def begin(self, n: int, now: float) -> list[float] | None:
-        """A request goes out; what :meth:`end` needs to correct the tokens that were assumed for it."""
+        """Count a request that goes out; returns what :meth:`end` needs to correct the tokens assumed for it."""
         self.in_flight += n
         self.requests_in_flight += 1
         if self._requests is not None:
@@ -104,7 +101,7 @@ class Endpoint:
         return None if self._tokens is None else self._tokens.take(round(self._tokens_per_request), now)
 
     def end(self, n: int, entry: list[float] | None, tokens: int | None, now: float) -> None:
-        """It is over, and took so many tokens; ``None`` where nobody knows."""
+        """Count a request that is over, and the tokens that it took, where they are known."""
         self.in_flight -= n
         self.requests_in_flight -= 1
         if tokens is not None:
@@ -124,7 +121,7 @@ class Endpoint:
                 self.blocked_until = max(self.blocked_until, now + min(reset_s, MINUTE_S))
 
     def succeeded(self, requested: int, received: int, seconds: float) -> None:
-        """A reply was read."""
+        """Learn from a reply."""
         self.answered, self.served, self.failures, self.rest_until = True, True, 0, 0.0
         self.latency_s += (LATENCY_WEIGHT if self.latency_s else 1.0) * (seconds - self.latency_s)
         if requested < 2 or self._single_replies is None:
@@ -134,7 +131,7 @@ class Endpoint:
             self.max_n = 1
 
     def failed(self, now: float, *, unreachable: bool = False, retry_after: float | None = None) -> None:
-        """It gave nothing. After a few failures in a row it rests, longer each time; never less than it asks for."""
+        """Let the server rest after a few failures in a row, longer each time, and as long as it asks for."""
         if unreachable and now < self.rest_until:
             return  # one of several that were on their way when it was found to be away
         self.failures += 1
@@ -145,7 +142,7 @@ class Endpoint:
             self.rest_until = now + min(MAX_REST_S, 0.5 * 2.0 ** min(excess, 10))
 
     def is_away(self, now: float) -> bool:
-        """Whether it rests after failures; one that never said anything may be at a wrong address: that is told."""
+        """Whether it rests after failures, and is no wrong address that never said anything."""
         return self.rest_until > now and (self.answered or self.served)
 
     def max_n_for(self, sender: str, now: float) -> int:
@@ -154,7 +151,7 @@ class Endpoint:
         return min(self.max_n, proven) if until > now else self.max_n
 
     def prove_n(self, n: int, sender: str, now: float) -> None:
-        """So many came, where more were refused."""
+        """Remember that so many came, where more were refused."""
         self._proven_n[sender] = min(n, self.max_n_for(sender, now)), now + REFUSED_N_S if sender else math.inf
 
     def wait_s(self, now: float) -> float:
@@ -168,7 +165,7 @@ class Endpoint:
 
     @property
     def load(self) -> tuple[float, int]:
-        """What the next trace would wait for here, to choose the least."""
+        """What the next trace would wait for here."""
         return (self.in_flight + 1) * (self.latency_s or 1e-9), self.in_flight
 
 
@@ -179,18 +176,15 @@ class EndpointPool:
         self, samplers: Sequence[Sampler], max_n: int, *, rpm: int | None = None, tpm: int | None = None
     ) -> None:
         self.endpoints = [Endpoint(number, sampler, max_n, rpm, tpm) for number, sampler in enumerate(samplers)]
-        self.shortest_s: float | None = None
-        """How long the shortest trace took that was delivered, in this run or before it was resumed."""
+        self.shortest_s: float | None = None  # that a trace took, in this run or before it was resumed
         self.faults: Counter[str] = Counter()  # of endpoints, and of all that asks them
-        self.ignores_cancel = False
-        """Whether a server was seen to go on with a request that was cancelled."""
+        self.ignores_cancel = False  # whether a server was seen to go on with a request that was cancelled
         self._stop_looks: defaultdict[int, list[asyncio.Task[None]]] = defaultdict(list)  # by endpoint
         self.unknown_traces = 0  # of failures of unknown cost, since one was delivered
         self.last_failure = ""  # of these
         self.probe_at = 0.0  # where these were too many
         self._max_n = max_n
-        self.by_model: dict[str, EndpointPool] = {}
-        """The pools of single models, the one that was asked for last at the end."""
+        self.by_model: dict[str, EndpointPool] = {}  # the one that was asked for last at the end
 
     def of_model(self, name: str) -> "EndpointPool":
         """The pool of one of several models of these servers."""
@@ -204,20 +198,22 @@ class EndpointPool:
         return pool
 
     def delivered(self, seconds: float) -> None:
-        """A reply with traces came after so many seconds."""
+        """Note that a reply with traces came after so many seconds."""
         self.shortest_s = seconds if self.shortest_s is None else min(self.shortest_s, seconds)
         self.unknown_traces = 0
 
     def cancelled(self, endpoint: Endpoint) -> list[asyncio.Task[None]]:
-        """A request to a server is about to be cancelled; the looks that are under way there, after which it may be
-        known whether it stops: by its own counters, after the first that are."""
+        """Look whether a server stops, as a request to it is about to be cancelled; returns the looks under way there.
+
+        Its own counters tell, after the first few that are cancelled.
+        """
         looks = self._stop_looks[endpoint.number]
         if not endpoint.sampler.stops and len(looks) < MOST_LOOKS_AT_STOP:
             looks.append(asyncio.get_running_loop().create_task(self._look_at_stop(endpoint)))
         return [look for look in looks if not look.done()]
 
     async def _look_at_stop(self, endpoint: Endpoint) -> None:
-        """Whether the server is at work on no more requests than are in flight, soon after one was cancelled."""
+        """Find out whether a server soon works on no more requests than are in flight."""
         for _ in range(round(STOPS_WITHIN_S / STOP_LOOKS_S)):
             await asyncio.sleep(STOP_LOOKS_S)
             running = await endpoint.sampler.requests_running()
@@ -236,7 +232,7 @@ class EndpointPool:
         return [endpoint for endpoint in self.endpoints if endpoint.sampler.takes(launch, attempt)]
 
     def present_takers(self, launch: int, attempt: int, now: float) -> list[Endpoint]:
-        """Those of the first model that is not away; where all are, of the one that is back first."""
+        """The takers of the first model that is not away; where all are, of the one that is back first."""
         away: list[list[Endpoint]] = []
         while endpoints := self.takers(launch, attempt + len(away)):
             for endpoint in endpoints:
@@ -246,7 +242,7 @@ class EndpointPool:
         return min(away, key=lambda model: min(endpoint.wait_s(now) for endpoint in model))
 
     def stand_down(self, endpoint: Endpoint, now: float) -> bool:
-        """Let the model rest whose endpoint refuses everything; False where it never served, or no other is there."""
+        """Let a model rest whose endpoint refuses everything; False where it never served, or no other is there."""
         name = endpoint.sampler.name
         own = [other for other in self.endpoints if other.sampler.name == name]
         others = [other for other in self.endpoints if other.sampler.name != name]
@@ -275,5 +271,5 @@ class EndpointPool:
 
     @property
     def latency_s(self) -> float:
-        """Of a request at the fastest endpoint, lately."""
+        """The latest seconds of a request at the fastest endpoint."""
         return min((e.latency_s for e in self.endpoints if e.latency_s), default=0.0)
