@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pets.core.allocator import Allocator
@@ -239,22 +240,17 @@ class StreamArrivals(Arrivals):
 
     def finish(self, question: OpenQuestion) -> None:
         """Hand out the answer of a question, and forget the question."""
-        id, allocator = question.id, self._wiring.allocator
-        failure = self._wiring.stops.failures.get(id)
-        error = None if failure is None or allocator.verdict(id).votes else str(failure)
+        id, allocator, stops = question.id, self._wiring.allocator, self._wiring.stops
+        policy, budget, verdict = allocator.policy, allocator.budget, allocator.verdict(id)
+        failure = stops.failures.get(id)
+        error = None if failure is None or verdict.votes else str(failure)
         self._wiring.questions.close(question)
-        if allocator.tally(id).launched or error is not None or self._wiring.stops.drained:
-            answer = question.answer(
-                allocator.verdict(id),
-                lambda decision: policy_certificate(allocator.policy, decision),
-                complete=allocator.complete(id),
-                error=error,
-                zone=allocator.policy.zone,
-            )
+        if allocator.tally(id).launched or error is not None or stops.drained:
+            complete, certify = allocator.complete(id), partial(policy_certificate, policy)
+            answer = question.answer(verdict, certify, complete=complete, error=error, zone=policy.zone)
             self._make_room()
             self._on_answer(answer, question)
         else:
-            budget = allocator.budget
             self._refuse(
                 id,
                 f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} "
@@ -262,7 +258,7 @@ class StreamArrivals(Arrivals):
             )
         self._wiring.ledger.answered(id)
         allocator.withdraw(id)
-        self._wiring.stops.failures.pop(id, None)  # a stream may never end
+        stops.failures.pop(id, None)  # a stream may never end
 
 
 def reused_parts(request: TraceRequest, cache: TraceCache, pool: EndpointPool) -> Iterator[TraceRequest]:

@@ -55,20 +55,10 @@ def assemble(
     # A first wave of jobs is as large as it is.
     first = FirstTraces.of(allocator.budget, keep_going=spec.keeping.keep_going, alone=not in_jobs)
     monitor = ProgressMonitor(spec.spending.target_consistency)
-    wiring = Wiring(
-        allocator,
-        fetcher,
-        ledger,
-        opened,
-        StopRules(allocator, fetcher, first, monitor, opened.ids, drawn.max_tokens),
-        costs,
-        wake=lambda: driver.wake(),  # noqa: PLW0108 (there is none yet)
-        cache=cache,
-        sampling=drawn,
-        seeds=seeds,
-        blocks=seeds.blocks(keys or {}, apart=in_jobs),
-        system=reading.system,
-    )
+    stops = StopRules(allocator, fetcher, first, monitor, opened.ids, drawn.max_tokens)
+    blocks, system = seeds.blocks(keys or {}, apart=in_jobs), reading.system
+    wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
+    wiring = Wiring(allocator, fetcher, ledger, opened, stops, costs, wake, cache, drawn, seeds, blocks, system)
     awaited = () if past is None else past(wiring)
     judge = Fetcher([sources.judge]) if sources.judge else fetcher
     soft_temperature = drawn.temperature if reading.soft else None

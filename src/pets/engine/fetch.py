@@ -110,7 +110,6 @@ class TraceRequest:
 
     @property
     def launches(self) -> list[Launch]:
-        """The launches as the allocator asked for them."""
         return [Launch(self.question, number) for number in range(self.first, self.first + self.size)]
 
     def part(self, start: int, size: int) -> "TraceRequest":
@@ -125,11 +124,8 @@ class TraceRequest:
         >>> [(part.first, part.size, part.seed) for part in request.split(2)]
         [(3, 2, 70), (5, 2, 72), (7, 1, 74)]
         """
-        if self.size <= size:
-            yield self
-            return
         for start in range(0, self.size, size):
-            yield self.part(start, min(size, self.size - start))
+            yield self if self.size <= size else self.part(start, min(size, self.size - start))
 
     def parts_with(self, held: Mapping[int, Completion]) -> Iterator["TraceRequest"]:
         """The request in parts: each trace that is ``held``, by launch number, alone, and between them what is not."""
@@ -182,12 +178,9 @@ class Fetcher:
         seed: int = 0,
     ) -> None:
         self.pool = EndpointPool(samplers, max_n, rpm=rpm, tpm=tpm)
-        self.faults = self.pool.faults
-        """Counts of what went wrong, by name."""
-        self.lengths = TokenEstimator()
+        self.faults, self.lengths = self.pool.faults, TokenEstimator()
         self.unknown_traces = 0  # of failures of unknown cost
-        self.outage: SamplerError | None = None
-        """The latest error while no server can be reached."""
+        self.outage: SamplerError | None = None  # the latest error while no server can be reached
         self._tries, self._backoff, self._patience_s = tries, backoff, patience_s
         self._random = random.Random(seed)
         self._active: Counter[str] = Counter()  # requests under way, by question
@@ -230,7 +223,6 @@ class Fetcher:
 
     @property
     def served(self) -> bool:
-        """Whether a request ever succeeded."""
         return self._served_at > -math.inf
 
     def not_coming(self, *, draining: bool) -> SamplerError | None:
@@ -561,7 +553,6 @@ class TokenEstimator:
         return counted
 
     def prompt_tokens(self, prompt: Prompt) -> int:
-        """The tokens of a prompt."""
         return self._estimate(prompt.max_tokens)
 
     def _estimate(self, size: int) -> int:

@@ -75,21 +75,19 @@ class Pace:
     raced: bool = False
 
     @property
-    def uniform_times(self) -> float:
-        """The time of all traces at once, in mean traces' times."""
+    def _uniform_times(self) -> float:
         return max(1.0, self.traces / self.concurrency) - 1 + SLOWEST_TRACE
 
     @property
     def trace_times(self) -> float:
         """The time of the run, in mean traces' times."""
-        if self.waves:
-            return self.uniform_times + SLOWEST_TRACE * (self.waves - 1)
-        return self.uniform_times + (RACE_TAIL if self.raced else 0.0)
+        more = SLOWEST_TRACE * (self.waves - 1) if self.waves else RACE_TAIL * self.raced
+        return self._uniform_times + more
 
     @property
     def times_as_long(self) -> float:
         """The time of the run in times of all traces at once."""
-        return self.trace_times / self.uniform_times
+        return self.trace_times / self._uniform_times
 
     def points_given_up(self, options: int | None = None) -> float:
         """Points of expected self-consistency that the waves cost, against a look after every trace.
@@ -227,13 +225,10 @@ class StopRules:
         max_tokens: int | None = None,
     ) -> None:
         self.drained = False  # whether the run was told to end
-        self.enough: Literal["target", "settled"] | None = None
-        """Why the questions have all that they need, once they do."""
-        self.turned_away = False
-        """True once the server refused a run that never had a trace: requests in flight cost nothing."""
+        self.enough: Literal["target", "settled"] | None = None  # why the questions have all that they need
+        self.turned_away = False  # whether the server refused a run that never had a trace: what is in flight is free
         self.first_traces = first_traces
-        self.failures: dict[str, SamplerError] = {}
-        """The last error of each question of which a trace failed."""
+        self.failures: dict[str, SamplerError] = {}  # the last one of each question
         self._allocator, self._fetcher, self._monitor = allocator, fetcher, monitor
         self._ids, self._max_tokens = ids, max_tokens
         self._refused: set[str] = set()  # questions

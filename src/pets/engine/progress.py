@@ -46,11 +46,7 @@ LEAST_GAIN = 1e-3  # of self-consistency that further traces might bring, for a 
 
 
 class Consistency(NamedTuple):
-    """The expected self-consistency of a run's answers and the ends of its 95 % interval.
-
-    >>> Consistency(0.93, 0.9, 0.96).low
-    0.9
-    """
+    """The expected self-consistency of a run's answers and the ends of its 95 % interval."""
 
     mean: float
     low: float
@@ -272,14 +268,11 @@ class TraceTotals:
 
     def __init__(self, price: Currency | None) -> None:
         self.failed = self.lost = self.cancelled = self.tokens = self.prompt_tokens = 0
-        self.reused: Counter[int] = Counter()
-        """Traces that other runs paid for, by run."""
-        self.given: Counter[int] = Counter()
-        """Traces that came back, by model."""
+        self.reused: Counter[int] = Counter()  # traces that other runs paid for, by run
+        self.given: Counter[int] = Counter()  # traces that came back, by model
         self._price, self._picodollars, self._reused_tokens, self._reused_picodollars = price, 0, 0, 0
 
     def add(self, trace: StoredTrace) -> None:
-        """Add a trace that came back, failed or was cancelled."""
         self.failed += trace.error is not None
         self.lost += trace.error == LOST
         self.cancelled += trace.part is not None
@@ -313,17 +306,10 @@ class TraceTotals:
 
 @dataclass(slots=True)
 class AnswerSummary:
-    """Counts over the answers that were handed out, one by one.
-
-    ``distinct`` answers were seen among the ``votes`` of questions that have a few of them.
-
-    >>> summary = AnswerSummary.of([Answer("q1", "4", {"4": 2}, traces=2), Answer("q2", traces=3, no_answer=3, cut=3)])
-    >>> summary.answered, summary.questions, summary.cut
-    (1, 2, 3)
-    """
+    """Counts over answers; ``distinct`` ones were seen among the ``votes`` of questions that have a few of them."""
 
     questions: int = 0
-    asked: int = 0  # those of them with a trace
+    asked: int = 0  # questions with a trace
     answered: int = 0
     traces: int = 0
     failed: int = 0
@@ -342,14 +328,12 @@ class AnswerSummary:
 
     @classmethod
     def of(cls, answers: Iterable[Answer]) -> "AnswerSummary":
-        """The summary of all answers at once."""
         summary = cls()
         for answer in answers:
             summary.add(answer)
         return summary
 
     def add(self, answer: Answer) -> None:
-        """Count one more answer."""
         self.questions += 1
         self.asked += answer.traces > 0
         self.answered += answer.answer is not None
@@ -379,7 +363,6 @@ class AnswerSummary:
 
     @property
     def no_vote_share(self) -> float:
-        """The share of traces that cast no vote."""
         return (self.cut + self.refused + self.unreadable + self.failed) / max(1, self.traces)
 
     @property
@@ -408,7 +391,7 @@ def likely_merge(answer: Answer) -> str:
     >>> likely_merge(Answer("q", "Mandarin", {"Mandarin": 23, "Mandarin Chinese": 18}, 0.8))
     '"Mandarin" and "Mandarin Chinese": 23 votes against 18'
     """
-    if answer.certificate >= SETTLED or len(answer.votes) < 2:
+    if answer.certificate >= SETTLED:
         return ""
     names = sorted(answer.votes, key=lambda name: -answer.votes[name])[:MAX_NAMES]
     words = {name: frozenset((Text().canonical(name) or "").split()) for name in names}
@@ -440,7 +423,7 @@ def no_vote_words(
     limit_option: str = "--max-tokens",
     answer_option: str = "--answer",
 ) -> str:
-    """How many traces cast no vote, of which kind, and what to do about most of them; empty where all voted.
+    """How many traces cast no vote, why, and what to do about most of them; empty where all voted.
 
     >>> no_vote_words(Answer("q1", traces=800, cut=274), 9000)
     '274 of 800 traces (34 %) cast no vote: cut at 9,000 tokens; raise --max-tokens.'
@@ -452,10 +435,10 @@ def no_vote_words(
     percent = "under 1" if 100 * total < traces else f"{100 * total / traces:.0f}"
     reasons = {outcome: no_vote_reason(outcome, max_tokens, limit_option, answer_option) for outcome in numbers}
     several = (f"{number:,} {reasons[outcome][0]}" for outcome, number in numbers.items())
-    worst = max(numbers, key=numbers.__getitem__)
-    kinds = ", ".join(several) if len(numbers) > 1 else reasons[worst][0]
-    noun = "trace" if traces == 1 else "traces"
-    return f"{total:,} of {traces:,} {noun} ({percent} %) cast no vote: {kinds}; {reasons[worst][1]}."
+    kinds, remedy = reasons[max(numbers, key=numbers.__getitem__)]
+    if len(numbers) > 1:
+        kinds = ", ".join(several)
+    return f"{total:,} of {amount_words(traces, 'traces')} ({percent} %) cast no vote: {kinds}; {remedy}."
 
 
 def no_vote_reason(

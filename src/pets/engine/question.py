@@ -197,7 +197,6 @@ class BestTrace(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Its launch number."""
         return -self.rank[1]
 
 
@@ -273,9 +272,8 @@ UNCOUNTED = QuestionTotals()
 class OpenQuestion:
     """A question, what has come back for it, and how its texts are read: as ``answer`` says, else as the question says.
 
-    ``keep_traces`` keeps every trace, not the totals alone. ``confidence_kind`` says which traces are surest, ``price``
-    what traces cost in money, ``options`` the size of a closed answer set where neither the question nor its answer
-    type says. ``payer`` is for whom it is asked, ``reader`` reads answers that are no texts.
+    ``confidence_kind`` says which traces are surest, ``price`` what they cost, ``options`` the size of a closed answer
+    set where nothing else does. ``payer`` is for whom it is asked, ``reader`` reads answers that are no texts.
     """
 
     def __init__(
@@ -292,24 +290,20 @@ class OpenQuestion:
         payer: str = "",
         reader: TraceReader | None = None,
     ) -> None:
-        self.position, self.price = position, price
-        self.confidence_kind = confidence_kind
+        self.position, self.price, self.confidence_kind = position, price, confidence_kind
         self.totals = totals or QuestionTotals()
         self.traces: dict[int, StoredTrace] | None = {} if keep_traces else None
-        self.raw: dict[int, Mapping[str, Any]] = {}
-        """Choices as the server gave them, by launch, where every trace is kept."""
-        self.payer = payer
+        self.raw: dict[int, Mapping[str, Any]] = {}  # choices as the server gave them, where every trace is kept
+        self.payer, self._reader = payer, reader
         self.reading = asyncio.Lock()  # where reading takes its time, one batch of traces after the other
         self._merges: list[tuple[str, str]] = []
         self._joined: dict[str, str] = {}  # forms that a model has put into a class, with its name
-        self._reader = reader
         self.take(problem, answer)
         self.options = problem.options or self.answer_type.options or options
         self.compared_seconds = 0.0  # of processor time, that comparing its answers has taken
 
     @property
     def id(self) -> str:
-        """The question's id."""
         return self.problem.id
 
     @property
@@ -333,12 +327,12 @@ class OpenQuestion:
 
     def read(self, completions: Iterable[Completion]) -> list[Reading | None]:
         """The answer of each trace; one that was cut at its limit gave none."""
+        if self._reader is not None:
+            return [self._reader(completion, self.answer_type) for completion in completions]
         readings: list[Reading | None] = []
         keeps = self.answer_type.reads_at_once and self.answer_type.__hash__ is not None
         for completion in completions:
-            if self._reader is not None:
-                readings.append(self._reader(completion, self.answer_type))
-            elif keeps and completion.finish == "stop" and len(completion.text) <= MAX_CACHED_CHARS:
+            if keeps and completion.finish == "stop" and len(completion.text) <= MAX_CACHED_CHARS:
                 readings.append(_reading_of_short(self.answer_type, completion.text))
             else:
                 readings.append(reading_of(self.answer_type, completion.text, completion.finish))
@@ -387,7 +381,6 @@ class OpenQuestion:
         return self._classes.find(form)
 
     def _note_merges(self, form: str, merges: Iterable[tuple[str, str]]) -> None:
-        """Remember classes that have become one, and whose names the allocator may know."""
         self._merges += [(name, into) for name, into in merges if name != form]
 
     def pop_merges(self) -> list[tuple[str, str]]:
@@ -404,7 +397,6 @@ class OpenQuestion:
         return {form: self.label(form) for form in listed}
 
     def add(self, trace: StoredTrace) -> None:
-        """Count a trace that came back, failed or was cancelled."""
         if self.totals is not UNCOUNTED:
             self.totals.add(trace, self.confidence_kind, self.price)
         if self.traces is not None and trace.part is None:
@@ -579,14 +571,10 @@ class OpenQuestions:
         problems: Sequence[Problem] = (),
     ) -> None:
         self.by_id: dict[str, OpenQuestion] = {}
-        self.idle: set[str] = set()
-        """Open questions of a stream or a gateway with nothing in flight."""
-        self.in_flight = 0
-        """Traces that are on their way; of submissions also those that wait for a place."""
-        self.totals: dict[str, QuestionTotals] = {}
-        """What answers need of each question, where it is kept."""
-        self.problems = list(problems)
-        """The questions of a batch, each with the answer type that was chosen for it, once it is."""
+        self.idle: set[str] = set()  # open questions of a stream or a gateway with nothing in flight
+        self.in_flight = 0  # traces; of submissions also those that wait for a place
+        self.totals: dict[str, QuestionTotals] = {}  # by question, where they are kept
+        self.problems = list(problems)  # of a batch, each with the answer type that was chosen for it, once it is
         self.ids = list(map(attrgetter("id"), problems))
         self._positions = dict(zip(self.ids, range(len(problems)), strict=True))
         self._answer, self._options = answer, dict(options or {})
@@ -608,35 +596,29 @@ class OpenQuestions:
         )
 
     def open(self, question: OpenQuestion) -> None:
-        """Add a question, of which nothing is in flight yet."""
         self.by_id[question.id] = question
         self.idle.add(question.id)
 
     def get(self, id: str) -> OpenQuestion:
         """An open question; one of a batch is opened when it is first asked for."""
-        question = self.by_id.get(id)
-        if question is None:
+        if id not in self.by_id:
             position = self._positions[id]
             totals = self.totals.setdefault(id, QuestionTotals()) if self._keep == "totals" else UNCOUNTED
-            question = self.by_id[id] = self.make(self.problems[position], position, totals)
-        return question
+            self.by_id[id] = self.make(self.problems[position], position, totals)
+        return self.by_id[id]
 
     def group(self, launches: Iterable[tuple[Launch, int]]) -> Iterator[tuple[OpenQuestion, range, list[int]]]:
         """Launches with what is held for each, by question; those of a question are numbered in a row."""
-        first: dict[str, int] = {}
-        holds: dict[str, list[int]] = {}
+        parts: dict[str, tuple[int, list[int]]] = {}
         for launch, hold in launches:
-            first.setdefault(launch.question, launch.number)
-            holds.setdefault(launch.question, []).append(hold)
-        for id, start in first.items():
-            yield self.get(id), range(start, start + len(holds[id])), holds[id]
+            parts.setdefault(launch.question, (launch.number, []))[1].append(hold)
+        for id, (first, holds) in parts.items():
+            yield self.get(id), range(first, first + len(holds)), holds
 
     def in_flight_of(self, id: str) -> int:
-        """How many of a question's traces are in flight."""
         return self._in_flight[id]
 
     def launched(self, question: OpenQuestion, traces: int) -> None:
-        """Traces of a question were launched."""
         self.idle.discard(question.id)
         self.in_flight += traces
         self._in_flight[question.id] += traces

@@ -12,6 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Literal
@@ -190,13 +191,10 @@ class Submissions(Arrivals):
         self._wiring.wake()
 
     def _answer(self, vote: OpenVote) -> Answer:
-        policy, raced = self._wiring.allocator.policy, bool(vote.question.totals.cancelled)
-        return vote.question.answer(
-            vote.question.verdict(weighted=vote.limits.weighted, raced=raced),
-            lambda decision: policy_certificate(policy, decision),
-            complete=vote.stopped == "policy",
-            zone=policy.zone,
-        )
+        policy, question = self._wiring.allocator.policy, vote.question
+        verdict = question.verdict(weighted=vote.limits.weighted, raced=bool(question.totals.cancelled))
+        certify, complete = partial(policy_certificate, policy), vote.stopped == "policy"
+        return question.answer(verdict, certify, complete=complete, zone=policy.zone)
 
     # -- as the driver asks ---------------------------------------------------------------------------------------
 
