@@ -210,10 +210,6 @@ class StreamArrivals(Arrivals):
             await self._admit(problem)
             self._admitting = False
 
-    def _make_room(self) -> None:
-        if len(self._wiring.questions.by_id) < self._most:
-            self._room.release()
-
     async def _admit(self, problem: Problem) -> None:
         """Open a question, or say why it is not asked."""
         position = self.arrived
@@ -228,15 +224,16 @@ class StreamArrivals(Arrivals):
                 self._seen.add(problem.id)
             self._wiring.allocator.add(question.question)
         except (BudgetError, InputError) as error:
-            self._refuse(problem.id, str(error))
+            self._hand_out(Answer(problem.id, error=str(error)), None)
         else:
             self._wiring.questions.open(question)
         self._wiring.wake()
 
-    def _refuse(self, id: str, reason: str) -> None:
-        """Answer a question that is not asked at all."""
-        self._make_room()
-        self._on_answer(Answer(id, error=reason), None)
+    def _hand_out(self, answer: Answer, question: OpenQuestion | None) -> None:
+        """Make room for the next question, and hand out the answer of one that is over, or was not asked."""
+        if len(self._wiring.questions.by_id) < self._most:
+            self._room.release()
+        self._on_answer(answer, question)
 
     def finish(self, question: OpenQuestion) -> None:
         """Hand out the answer of a question, and forget the question."""
@@ -248,14 +245,13 @@ class StreamArrivals(Arrivals):
         if allocator.tally(id).launched or error is not None or stops.drained:
             complete, certify = allocator.complete(id), partial(policy_certificate, policy)
             answer = question.answer(verdict, certify, complete=complete, error=error, zone=policy.zone)
-            self._make_room()
-            self._on_answer(answer, question)
+            self._hand_out(answer, question)
         else:
-            self._refuse(
-                id,
+            reason = (
                 f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} "
-                "are spent or on their way. Raise the budget, or declare a horizon that counts every question.",
+                "are spent or on their way. Raise the budget, or declare a horizon that counts every question."
             )
+            self._hand_out(Answer(id, error=reason), None)
         self._wiring.ledger.answered(id)
         allocator.withdraw(id)
         stops.failures.pop(id, None)  # a stream may never end

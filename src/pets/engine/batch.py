@@ -212,23 +212,18 @@ class BatchFetcher(Fetcher):
         if may_have_sampled(error):
             await receiver.failed(request, error)
             return []
-        if isinstance(error, RefusedError):
-            if request.size == 1 or not self._leaves or isinstance(error, FieldsRefusedError):
-                return await self._handed_on(request, error, receiver)
+        refused = isinstance(error, RefusedError)
+        if refused and request.size > 1 and self._leaves and not isinstance(error, FieldsRefusedError):
             receiver.released(request, error)
             return list(request.split(-(-request.size // 2)))
         request.tries += 1
-        if request.tries >= self._tries:
-            return await self._handed_on(request, error, receiver)
-        receiver.released(request, error)
-        return [request]
-
-    async def _handed_on(self, request: TraceRequest, error: SamplerError, receiver: Settlement) -> list[TraceRequest]:
-        """Hand in a request at the next model; give it up where none is left, or nothing is handed in again."""
         if not self._leaves:
             await receiver.given_up(request, error)
             return []
-        return [request] if await self._declined(request, error, receiver) else []
+        if refused or request.tries >= self._tries:
+            return [request] if await self._declined(request, error, receiver) else []
+        receiver.released(request, error)
+        return [request]
 
 
 def left_words(jobs: Sequence[BatchJob]) -> str:

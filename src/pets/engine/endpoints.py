@@ -70,8 +70,10 @@ class Endpoint:
     single choice for one at a time. A refusal of what a client sent holds for this client, and for an hour.
     """
 
-    def __init__(self, number: int, sampler: Sampler, max_n: int, rpm: int | None, tpm: int | None) -> None:
-        self.number, self.sampler, self.max_n = number, sampler, max_n
+    def __init__(
+        self, number: int, sampler: Sampler, max_n: int, requests: RateWindow | None, tokens: RateWindow | None
+    ) -> None:
+        self.number, self.sampler, self.max_n, self.requests, self.tokens = number, sampler, max_n, requests, tokens
         self.in_flight = 0  # traces
         self.requests_in_flight = 0
         self.latency_s = 0.0  # of a request, lately
@@ -80,25 +82,17 @@ class Endpoint:
         self.blocked_until = 0.0  # by the server's own word
         self.answered = False  # whether it ever said anything
         self.served = False  # whether it gave a trace, in this run or before it was resumed
-        self._requests = None if rpm is None else RateWindow(rpm)
-        self._tokens = None if tpm is None else RateWindow(tpm)
         self._tokens_per_request = 1.0
         self._proven_n: dict[str, tuple[int, float]] = {}  # by sender, where more were refused; and until when
         self._single_replies: int | None = 0  # requests for several that brought one; None: one brought several
-
-    def clone_for_model(self, max_n: int) -> "Endpoint":
-        """The same server, under the same limits of requests and tokens, of which nothing is known yet."""
-        endpoint = Endpoint(self.number, self.sampler, max_n, None, None)
-        endpoint._requests, endpoint._tokens = self._requests, self._tokens
-        return endpoint
 
     def begin(self, n: int, now: float) -> list[float] | None:
         """Count a request that goes out; returns what :meth:`end` needs to correct the tokens assumed for it."""
         self.in_flight += n
         self.requests_in_flight += 1
-        if self._requests is not None:
-            self._requests.take(1, now)
-        return None if self._tokens is None else self._tokens.take(round(self._tokens_per_request), now)
+        if self.requests is not None:
+            self.requests.take(1, now)
+        return None if self.tokens is None else self.tokens.take(round(self._tokens_per_request), now)
 
     def end(self, n: int, entry: list[float] | None, tokens: int | None, now: float) -> None:
         """Count a request that is over, and the tokens that it took, where they are known."""
@@ -106,8 +100,8 @@ class Endpoint:
         self.requests_in_flight -= 1
         if tokens is not None:
             self._tokens_per_request += LATENCY_WEIGHT * (tokens - self._tokens_per_request)
-            if entry is not None and self._tokens is not None:
-                self._tokens.correct(entry, tokens)
+            if entry is not None and self.tokens is not None:
+                self.tokens.correct(entry, tokens)
         limits = self.sampler.rate_limits
         if limits is None:
             return
@@ -157,10 +151,10 @@ class Endpoint:
     def wait_s(self, now: float) -> float:
         """Seconds until it may be asked."""
         wait = max(self.rest_until, self.blocked_until) - now
-        if self._requests is not None:
-            wait = max(wait, self._requests.wait_s(1, now))
-        if self._tokens is not None:
-            wait = max(wait, self._tokens.wait_s(round(self._tokens_per_request), now))
+        if self.requests is not None:
+            wait = max(wait, self.requests.wait_s(1, now))
+        if self.tokens is not None:
+            wait = max(wait, self.tokens.wait_s(round(self._tokens_per_request), now))
         return max(0.0, wait)
 
     @property
@@ -175,7 +169,10 @@ class EndpointPool:
     def __init__(
         self, samplers: Sequence[Sampler], max_n: int, *, rpm: int | None = None, tpm: int | None = None
     ) -> None:
-        self.endpoints = [Endpoint(number, sampler, max_n, rpm, tpm) for number, sampler in enumerate(samplers)]
+        self.endpoints: list[Endpoint] = []
+        for number, sampler in enumerate(samplers):
+            windows = [None if limit is None else RateWindow(limit) for limit in (rpm, tpm)]
+            self.endpoints.append(Endpoint(number, sampler, max_n, *windows))
         self.shortest_s: float | None = None  # that a trace took, in this run or before it was resumed
         self.faults: Counter[str] = Counter()  # of endpoints, and of all that asks them
         self.ignores_cancel = False  # whether a server was seen to go on with a request that was cancelled
@@ -191,7 +188,7 @@ class EndpointPool:
         pool = self.by_model.pop(name, None)
         if pool is None:
             pool = EndpointPool((), self._max_n)
-            pool.endpoints = [endpoint.clone_for_model(self._max_n) for endpoint in self.endpoints]
+            pool.endpoints = [Endpoint(e.number, e.sampler, self._max_n, e.requests, e.tokens) for e in self.endpoints]
             while len(self.by_model) >= MAX_MODELS:
                 del self.by_model[next(iter(self.by_model))]
         self.by_model[name] = pool

@@ -36,7 +36,7 @@ import random
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pets.core.budget import Budget
@@ -56,6 +56,7 @@ MAX_CHOICES = 16  # traces in one request: a reply that breaks off loses them al
 UNAVAILABLE = 503
 FATAL_STATUSES = frozenset({401, 403, 404})  # a bad key, no such model: the same for every question
 MAX_BACKOFF_S = 30.0
+ODDITIES = "tokens estimated", "usage over the limit", "choices that nobody asked for"  # faults of replies
 DRAINED = "the run was told to end before it was asked."
 OUTAGE_PATIENCE_S = 300.0  # without any server, before the run is left to be resumed
 FIRST_CONTACT_FAILURES = 3  # at an address that never answered: it is wrong
@@ -110,7 +111,7 @@ class TraceRequest:
 
     @property
     def launches(self) -> list[Launch]:
-        return [Launch(self.question, number) for number in range(self.first, self.first + self.size)]
+        return list(map(Launch, repeat(self.question), range(self.first, self.first + self.size)))
 
     def part(self, start: int, size: int) -> "TraceRequest":
         """A request for some of the launches, with the same history."""
@@ -396,14 +397,13 @@ class Fetcher:
 
     def _note_oddities(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
         """Count what a reply leaves out, claims or brings unasked."""
-        request.estimated = sum([TokenEstimator.needs_estimate(completion) for completion in completions])
-        request.claimed_more = sum([completion.claimed_more for completion in completions])
-        request.surplus = sum([completion.surplus for completion in completions])
-        for name, number in (
-            ("tokens estimated", request.estimated),
-            ("usage over the limit", request.claimed_more),
-            ("choices that nobody asked for", request.surplus),
-        ):
+        request.estimated = request.claimed_more = request.surplus = 0
+        for completion in completions:
+            request.estimated += TokenEstimator.needs_estimate(completion)
+            request.claimed_more += completion.claimed_more
+            request.surplus += completion.surplus
+        counts = request.estimated, request.claimed_more, request.surplus
+        for name, number in zip(ODDITIES, counts, strict=True):
             if number:
                 self.faults[name] += number
 

@@ -62,13 +62,14 @@ def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -
 
     ``auto`` overrides no type that a question names itself.
     """
-    named = _made(problem.answer_type if override is None else override)
-    if isinstance(named, Auto) and (own := _made(problem.answer_type)) != Auto():
+    named = named_type(problem.answer_type if override is None else override)
+    if isinstance(named, Auto) and (own := named_type(problem.answer_type)) != Auto():
         named = own  # what auto has chosen for a question is its own type, too
     return named.settled(words_of(problem), problem.options) if isinstance(named, Auto) else named
 
 
-def _made(answer: str | AnswerType) -> AnswerType:
+def named_type(answer: str | AnswerType) -> AnswerType:
+    """The answer type of this name, or itself."""
     return cached_answer_type(answer) if isinstance(answer, str) else answer
 
 
@@ -320,7 +321,7 @@ class OpenQuestion:
     @property
     def read_as(self) -> str | None:
         """The answer type that ``auto`` has chosen; ``None`` where another was named, or nothing is chosen yet."""
-        named, is_choice = _made(self.problem.answer_type), isinstance(self.answer_type, Choice)
+        named, is_choice = named_type(self.problem.answer_type), isinstance(self.answer_type, Choice)
         if not isinstance(named, Auto) or (named.type is None and not is_choice):
             return None
         return ("choice" if is_choice else named.type) if answer_type_of(self.problem) == self.answer_type else None

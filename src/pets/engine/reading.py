@@ -26,7 +26,7 @@ from pets.answers.base import AnswerType, Reading
 from pets.answers.judge import Judge
 from pets.engine.arrivals import Wiring
 from pets.engine.fetch import Fetcher, fault_name, may_have_sampled
-from pets.engine.question import UNREAD, OpenQuestion, cached_answer_type, chosen_for, words_of
+from pets.engine.question import UNREAD, OpenQuestion, chosen_for, named_type, words_of
 from pets.errors import SamplerError
 from pets.prompts import TokenAlternatives, is_cut
 from pets.questions import Problem
@@ -322,11 +322,8 @@ class _Job(Generic[T]):
 
 def judge_of(problems: Iterable[Problem], override: str | AnswerType | None) -> Judge | None:
     """The judge that the run names, or one of its questions."""
-    for kind in {problem.answer_type for problem in problems} if override is None else (override,):
-        answer_type = cached_answer_type(kind) if isinstance(kind, str) else kind
-        if isinstance(answer_type, Judge):
-            return answer_type
-    return None
+    names = {problem.answer_type for problem in problems} if override is None else (override,)
+    return next((named for named in map(named_type, names) if isinstance(named, Judge)), None)
 
 
 def _with_reply(completion: Completion, reply: Completion) -> Completion:
