@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from pets.core.allocator import Allocator
 from pets.core.budget import CostEstimator, UnitCost
@@ -67,7 +68,7 @@ class Arrivals:
     def __init__(self, wiring: Wiring, launches: Iterable[PendingLaunches] = ()) -> None:
         self._wiring, self._launches = wiring, list(launches)
         self._awaited = {Launch(id, number) for id, numbers in self._launches for number in numbers}
-        self._requests: dict[str, dict[asyncio.Task[None], TraceRequest]] = {}  # on their way, by question
+        self._requests = WeakKeyDictionary[OpenQuestion, dict[asyncio.Task[None], TraceRequest]]()  # on their way
 
     def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[PendingLaunches]:
         """Begin to run; returns the launches that are on their way already, once each."""
@@ -112,17 +113,11 @@ class Arrivals:
 
     def _track(self, request: TraceRequest, task: asyncio.Task[None]) -> None:
         """Remember which task fetches a request, as long as it does."""
-        own = self._requests.setdefault(request.question, {})
+        own = self._requests.setdefault(request.owner, {})
         own[task] = request
+        task.add_done_callback(own.pop)
 
-        def forget(task: asyncio.Task[None]) -> None:
-            del own[task]
-            if not own:
-                self._requests.pop(request.question, None)
-
-        task.add_done_callback(forget)
-
-    async def cancel(self, question: str) -> list[TraceRequest]:
+    async def cancel(self, question: OpenQuestion) -> list[TraceRequest]:
         """Cancel and return the requests of a question that are on their way, but for those that are settling."""
         requests: dict[asyncio.Task[None], TraceRequest] = {}
         looks: list[asyncio.Task[None]] = []

@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from pets.answers.base import Reading
 from pets.core.budget import WHOLE, UnitCost, cancelled_part, mean_trace
@@ -49,7 +50,7 @@ class Settlement:
         self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
         self._stops, self._fetcher, self._wake, self._arrivals = wiring.stops, wiring.fetcher, wiring.wake, arrivals
         self._confidence, self._first_endpoint, self._on_trace = confidence, first_endpoint, on_trace
-        self._writing: dict[str, list[Trace]] = {}  # read and not counted yet, by question
+        self._writing = WeakKeyDictionary[OpenQuestion, list[Trace]]()  # read and not counted yet
         self._whole: Counter[str] = Counter()  # tokens and traces, of those that came to their end
 
     # -- before a request is sent ---------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class Settlement:
             self._tell(question, trace, hold, lost)
         if cancelled is not None:
             self._end_cancelled(question, cancelled)
-            self._end_cancelled(question, await self._cancel_if_settled(id))  # several came at once
+            self._end_cancelled(question, await self._cancel_if_settled(question))  # several came at once
         if request.surplus:
             self._charge_surplus(request)
         if self._confidence is not None and completions[0].confidence is None:
@@ -182,28 +183,25 @@ class Settlement:
         self, question: OpenQuestion, request: TraceRequest, traces: Sequence[StoredTrace]
     ) -> list[Ended]:
         """Write traces of a hurried question, with the requests that are cancelled where they settle it."""
-        lost, writing = self._lost_before(request), self._writing.setdefault(question.id, [])
+        lost, writing = self._lost_before(request), self._writing.setdefault(question, [])
         writing += (counted := [self._counted(question, trace, lost) for trace in traces])
         try:
-            cancelled = await self._cancel_if_settled(question.id)
+            cancelled = await self._cancel_if_settled(question)
             await self._ledger.delivered(request, traces)
         finally:
             for trace in counted:
                 writing.remove(trace)
-            if not writing:
-                del self._writing[question.id]
         return cancelled
 
-    async def _cancel_if_settled(self, id: str) -> list[Ended]:
+    async def _cancel_if_settled(self, question: OpenQuestion) -> list[Ended]:
         """Cancel what is in flight of a hurried question that is settled once the traces being written are counted.
 
         It is in the ledger when this returns, to be written with what comes next.
         """
-        writing, ended = self._writing.get(id, ()), list[Ended]()
-        if id not in self._questions.by_id or self._questions.in_flight_of(id) <= len(writing):
-            return ended
-        if self._allocator.settles(id, writing):
-            for request in await self._arrivals.cancel(id):
+        id, writing, ended = question.id, self._writing[question], list[Ended]()
+        others = id in self._questions.by_id and self._questions.in_flight_of(id) > len(writing)
+        if others and self._allocator.settles(id, writing):
+            for request in await self._arrivals.cancel(question):
                 if request.written is not None or request.lost:
                     trace = self._cancelled_trace(request)
                     self._ledger.cancelled(request, [trace])
