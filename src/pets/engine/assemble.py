@@ -10,7 +10,6 @@ from pets.engine.driver import Driver
 from pets.engine.fetch import OUTAGE_PATIENCE_S, Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import FirstTraces, Pace, Pacing, StopRules
-from pets.engine.progress import ProgressMonitor
 from pets.engine.question import Keep, OpenQuestions
 from pets.engine.reading import TraceReading
 from pets.engine.settlement import Settlement
@@ -54,8 +53,7 @@ def assemble(
     opened = OpenQuestions(reading.answer, reading.answer_sizes, kind, price, keep=keep, problems=problems)
     # A first wave of jobs is as large as it is.
     first = FirstTraces.of(allocator.budget, keep_going=spec.keeping.keep_going, alone=not in_jobs)
-    monitor = ProgressMonitor(spec.spending.target_consistency)
-    stops = StopRules(allocator, fetcher, first, monitor, opened.ids, drawn.max_tokens)
+    stops = StopRules(allocator, fetcher, first, opened.ids, spec.spending.target_consistency, drawn.max_tokens)
     blocks, system = seeds.blocks(keys or {}, apart=in_jobs), reading.system
     wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
     wiring = Wiring(allocator, fetcher, ledger, opened, stops, costs, wake, cache, drawn, seeds, blocks, system)

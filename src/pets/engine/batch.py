@@ -38,13 +38,7 @@ ANY_CONCURRENCY = 1 << 40  # traces in flight: a job is as large as its wave
 def launches_in_jobs(
     jobs: Sequence[BatchJob], lost: Iterable[LostLaunch], positions: Mapping[str, int], seeds: Seeds
 ) -> tuple[list[PendingLaunches], list[Launch]]:
-    """The launches without a trace that jobs answer, request by request, and those that no job holds.
-
-    >>> job = BatchJob("k", "/v1/completions", ((Seeds().at(0, 0), 2),), 0.0)
-    >>> lost = [LostLaunch("q", number, 1) for number in range(3)]
-    >>> launches_in_jobs([job], lost, {"q": 0}, Seeds())
-    ([('q', range(0, 2))], [Launch(question='q', number=2)])
-    """
+    """The launches without a trace that jobs answer, request by request, and those that no job holds."""
     lines = {seed + offset: (seed, n) for job in jobs for seed, n in job.lines for offset in range(n)}
     requests: dict[tuple[str, tuple[int, int]], list[int]] = {}
     others: list[Launch] = []
@@ -227,11 +221,7 @@ class BatchFetcher(Fetcher):
 
 
 def left_words(jobs: Sequence[BatchJob]) -> str:
-    """What a run leaves with its provider, in words.
-
-    >>> left_words([BatchJob("k", "/v1/completions", ((5, 1), (9, 2)), 0.0, id="batch_7")])
-    '2 requests stay with the provider (batch_7)'
-    """
+    """What a run leaves with its provider, such as "2 requests stay with the provider (batch_7)"."""
     requests = sum(len(job.lines) for job in jobs)
     names = ", ".join(job.id or "on its way" for job in jobs)
     return f"{requests:,} requests stay with the provider ({names})" if jobs else "Nothing is out"

@@ -157,7 +157,6 @@ class Endpoint:
             wait = max(wait, self.tokens.wait_s(round(self._tokens_per_request), now))
         return max(0.0, wait)
 
-    @property
     def load(self) -> tuple[float, int]:
         """What the next trace would wait for here."""
         return (self.in_flight + 1) * (self.latency_s or 1e-9), self.in_flight
@@ -256,7 +255,7 @@ class EndpointPool:
         ready = [endpoint for endpoint in self.present_takers(launch, attempt, now) if endpoint.wait_s(now) <= 0]
         if len(ready) < 2:
             return ready[0] if ready else None
-        return min((endpoint for endpoint in ready if endpoint is not avoid), key=lambda endpoint: endpoint.load)
+        return min((endpoint for endpoint in ready if endpoint is not avoid), key=Endpoint.load)
 
     async def pick(self, launch: int = 0, attempt: int = 0, avoid: Endpoint | None = None) -> Endpoint:
         """As :meth:`pick_now`; waits while no endpoint may be asked."""

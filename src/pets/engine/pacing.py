@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.policy import Policy
+from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
 from pets.core.waves import ENDS, HORIZONS, Mixture, SequentialDesign
 from pets.engine.fetch import FATAL_STATUSES, Fetcher, most_unknown_traces
-from pets.engine.progress import ProgressMonitor, no_vote_reason
+from pets.engine.progress import expected_so_far, no_vote_reason
 from pets.engine.question import Outcome, excerpt_of, outcome_of
 from pets.errors import BusyError, FirstTracesError, PetsError, RefusedError, SamplerError
 from pets.samplers import Sampler
@@ -47,6 +47,9 @@ REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the
 MAX_FIRST_TRACES = 20
 BUDGET_SHARE = 10  # the first traces are a tenth of the budget at most
 FEWEST_TRACES = 3  # one odd trace of a small budget stops nothing
+TARGET_GROWTH = 1.02  # of a run, after which its target is looked at again
+SETTLED_GROWTH, SETTLED_FROM = 1.2, 8  # the same of a run without one, and the traces per question from which on
+LEAST_GAIN = 1e-3  # of self-consistency that further traces might bring, for a run to go on
 RACE_TAIL = 2.0  # mean traces' times that a race takes longer than all traces at once, about
 SLOWEST_TRACE = 1.25  # of a wave; in times of the mean one
 ENOUGH_WAVES = 12  # nearly as good as a look after every trace
@@ -211,7 +214,7 @@ class FirstTraces:
 class StopRules:
     """Ends a run: :meth:`ending` says why, once there is a reason.
 
-    ``first_traces`` are read before others go out, ``monitor`` looks whether ``ids`` have all that they need;
+    ``first_traces`` are read before others go out. A batch of ``ids`` ends once it meets its ``target``, or is settled.
     ``max_tokens`` of a trace is for the words of an error.
     """
 
@@ -220,8 +223,8 @@ class StopRules:
         allocator: Allocator,
         fetcher: Fetcher,
         first_traces: FirstTraces,
-        monitor: ProgressMonitor,
         ids: list[str],
+        target: float | None = None,
         max_tokens: int | None = None,
     ) -> None:
         self.drained = False  # whether the run was told to end
@@ -229,8 +232,9 @@ class StopRules:
         self.turned_away = False  # whether the server refused a run that never had a trace: what is in flight is free
         self.first_traces = first_traces
         self.failures: dict[str, SamplerError] = {}  # the last one of each question
-        self._allocator, self._fetcher, self._monitor = allocator, fetcher, monitor
-        self._ids, self._max_tokens = ids, max_tokens
+        self._allocator, self._fetcher, self._ids = allocator, fetcher, ids
+        self._target, self._max_tokens = target, max_tokens
+        self._next_look = 0.0  # at whether the questions have enough, in traces
         self._refused: set[str] = set()  # questions
         self._losses: SamplerError | None = None
 
@@ -257,8 +261,25 @@ class StopRules:
         if self.drained:
             return Ending("drained")
         if self._ids and self.enough is None:
-            self.enough = self._monitor.ending(self._allocator, self._ids)
+            self.enough = self._have_enough()
         return None if self.enough is None else Ending(self.enough)
+
+    def _have_enough(self) -> Literal["target", "settled"] | None:
+        """Look whether the target is met, a question without a vote counting as wrong, or nothing is left to gain.
+
+        The latter is asked of policies that learn where to spend; whoever spends evenly means to.
+        """
+        allocator, target, traces = self._allocator, self._target, self._allocator.told
+        learns = isinstance(allocator.policy, IndexPolicy) and allocator.policy.learns
+        settled_from = SETTLED_FROM * len(self._ids)
+        first = settled_from if target is None else len(self._ids)
+        if traces < max(self._next_look, first) or not (learns or target):
+            return None
+        self._next_look = (SETTLED_GROWTH if target is None else TARGET_GROWTH) * traces + 1
+        seen = expected_so_far(allocator, self._ids)
+        if target is not None and seen.consistency >= target:
+            return "target"
+        return "settled" if traces >= settled_from and learns and seen.to_gain < LEAST_GAIN else None
 
     def failed(self, question: str, error: SamplerError) -> None:
         """Remember why traces did not come; a run whose failures may have cost too much sends no new request."""

@@ -16,7 +16,7 @@ from pets.answers.text import Text
 from pets.core.allocator import Allocator
 from pets.core.certificate import Decision, decision_certificate, expected_share, prior_deviation
 from pets.core.money import Currency, amount_words
-from pets.core.policy import IndexPolicy, Policy
+from pets.core.policy import Policy
 from pets.core.prior import BatchFit
 from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread
@@ -29,8 +29,6 @@ PROGRESS_QUESTIONS = 2000  # that a look while the run goes on takes
 WEIGHTED_PROGRESS_QUESTIONS = 200  # where votes are weighted: a certificate takes about 20 ms
 PRIOR_QUESTIONS = 20_000  # that a prior is learned from
 SHOWN_ANSWERS = 20  # in a notebook's table
-TARGET_GROWTH = 1.02  # of a run, after which its target is looked at again
-SETTLED_GROWTH, SETTLED_FROM = 1.2, 8  # the same of a run without one, and the traces per question from which on
 NORMAL_95 = 1.959963984540054
 NO_VOTE: tuple[Outcome, ...] = ("cut", "refused", "unreadable", "failed")
 MIN_VOTES = 3  # of a question, before they say whether its votes agree
@@ -42,7 +40,6 @@ DIFFERENT_SHARE = 0.8  # of votes for an answer of their own: nearly all are dif
 Doubt = Outcome | Literal["spelling", "cap", "near tie", "few traces"]
 CERTAIN = 0.95  # certificate from which a question is left alone
 FEW_VOTES = 8  # with fewer than these a close vote is no near tie yet
-LEAST_GAIN = 1e-3  # of self-consistency that further traces might bring, for a run to go on
 
 
 class Consistency(NamedTuple):
@@ -127,30 +124,6 @@ def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedC
 def policy_certificate(policy: Policy, decision: Decision) -> float:
     """P(the answer is the vote over infinitely many traces) under a policy's own belief and zone."""
     return decision_certificate(decision, policy.belief, zone=policy.zone)
-
-
-@dataclass(slots=True)
-class ProgressMonitor:
-    """Ends a run once its ``target`` is met, or nothing is left that more traces could gain.
-
-    The latter is asked of policies that learn where to spend; whoever spends evenly means to.
-    """
-
-    target: float | None = None
-    _next_look: float = 0.0
-
-    def ending(self, allocator: Allocator, questions: Sequence[str]) -> Literal["target", "settled"] | None:
-        """Why the run may end, ``None`` while it goes on; a question without a vote counts as wrong."""
-        weighs_gain = isinstance(allocator.policy, IndexPolicy) and allocator.policy.learns
-        first, growth = (1, TARGET_GROWTH) if self.target is not None else (SETTLED_FROM, SETTLED_GROWTH)
-        if allocator.told < max(self._next_look, first * len(questions)) or not (weighs_gain or self.target):
-            return None
-        self._next_look = growth * allocator.told + 1
-        seen = expected_so_far(allocator, questions)
-        if self.target is not None and seen.consistency >= self.target:
-            return "target"
-        many = allocator.told >= SETTLED_FROM * len(questions)
-        return "settled" if many and weighs_gain and seen.to_gain < LEAST_GAIN else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +221,7 @@ class Solution:
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table for a notebook; every cell is escaped, since texts come from files and servers.
-
-    >>> html_table(["id"], [["a<b"]])
-    '<table><thead><tr><th>id</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
-    """
+    """A table for a notebook; every cell is escaped, since texts come from files and servers."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -457,8 +426,6 @@ def no_vote_reason(
 def doubt_of(answer: Answer, cap: int | None) -> Doubt | None:
     """Why an answer is uncertain; ``None`` where it is not. No question gets more than ``cap`` traces.
 
-    >>> doubt_of(Answer("q", "4", {"4": 9}, 0.99, traces=9), 64) is None
-    True
     >>> doubt_of(Answer("q", "4", {"4": 1}, 0.6, traces=9, no_answer=8, cut=7, failed=1), 64)
     'cut'
     >>> doubt_of(Answer("q", "Mandarin", {"Mandarin": 9, "Mandarin Chinese": 8}, 0.6, traces=17), 64)

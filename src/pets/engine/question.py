@@ -58,10 +58,7 @@ cached_answer_type = lru_cache(maxsize=1024)(make_answer_type)
 
 
 def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -> AnswerType:
-    """How a question's answers are read: as ``override`` says, else as the question says.
-
-    ``auto`` overrides no type that a question names itself.
-    """
+    """How a question's answers are read: as ``override`` says, unless by ``auto``, else as the question says."""
     named = named_type(problem.answer_type if override is None else override)
     if isinstance(named, Auto) and (own := named_type(problem.answer_type)) != Auto():
         named = own  # what auto has chosen for a question is its own type, too
@@ -208,11 +205,7 @@ def _reading_of_short(answer_type: AnswerType, text: str) -> Reading | None:
 
 
 def reading_of(answer_type: AnswerType, text: str, finish: str, ignore: Iterable[str] = ()) -> Reading | None:
-    """The answer of a trace: what it calls, but for fields to ``ignore``, or what it says; one that was cut gave none.
-
-    >>> reading_of(Choice(), "The answer is (B).", "stop").form, reading_of(Choice(), "The answer is (B).", "length")
-    ('B', None)
-    """
+    """The answer of a trace: what it says, or calls, but for fields to ``ignore``; one that was cut gave none."""
     if is_cut(finish):
         return None
     return reading_of_calls(answer_type, text, ignore) if finish == TOOL_CALLS else answer_type.read(text)

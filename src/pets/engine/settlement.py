@@ -53,8 +53,6 @@ class Settlement:
         self._writing = WeakKeyDictionary[OpenQuestion, list[Trace]]()  # read and not counted yet
         self._whole: Counter[str] = Counter()  # tokens and traces, of those that came to their end
 
-    # -- before a request is sent ---------------------------------------------------------------------------------
-
     def reserve(self, room: int) -> list[tuple[Launch, int]]:
         """Up to ``room`` launches that the allocator wants now, and what is held for each."""
         if isinstance(self.costs, UnitCost):
@@ -72,8 +70,6 @@ class Settlement:
             self._arrivals.unpaid(request.owner, error)
             return False
         return True
-
-    # -- when it is back ------------------------------------------------------------------------------------------
 
     async def delivered(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
         """Read, write down and then tell traces that came back for the first launches of a request."""
@@ -177,8 +173,6 @@ class Settlement:
         if request.endpoint is not None:
             self._fetcher.pool.cancelled(request.endpoint)
 
-    # -- when its question is settled -----------------------------------------------------------------------------
-
     async def _write_raced(
         self, question: OpenQuestion, request: TraceRequest, traces: Sequence[StoredTrace]
     ) -> list[Ended]:
@@ -248,8 +242,6 @@ class Settlement:
             sampler = request.endpoint.sampler
             completion = replace(completion, model=sampler.model, currency=sampler.currency)
         return replace(self._stored(request, [completion], [None])[0], seconds=0.0, part=part)
-
-    # -- how that counts ------------------------------------------------------------------------------------------
 
     def _stored(
         self, request: TraceRequest, completions: Sequence[Completion], readings: Sequence[Reading | None]

@@ -196,8 +196,6 @@ class Submissions(Arrivals):
         certify, complete = partial(policy_certificate, policy), vote.stopped == "policy"
         return question.answer(verdict, certify, complete=complete, zone=policy.zone)
 
-    # -- as the driver asks ---------------------------------------------------------------------------------------
-
     def allowed(self, question: OpenQuestion, launches: int) -> int:
         """How many of the traces that the policy wants next the vote's own limits allow."""
         vote = self.votes[question.id]
