@@ -154,10 +154,10 @@ class Arrivals:
 
 
 class StreamArrivals(Arrivals):
-    """Questions that arrive one by one; each is answered as soon as the policy wants nothing more of it.
+    """Questions that arrive one by one; each is answered, by ``on_answer``, once the policy wants nothing more of it.
 
     ``open_questions`` are open at a time. ``seen`` holds the ids of a stream's questions, none of which may come again;
-    ``None`` where it forgets what it has answered. ``on_answer`` is called with every answer.
+    ``None`` where it forgets what it has answered.
     """
 
     def __init__(

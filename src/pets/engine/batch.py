@@ -129,23 +129,19 @@ class JobLedger(RunLedger):
         self._forget(request.question, request.first, request.size)
 
     async def write_job(self, job: BatchJob) -> None:
-        """As :meth:`pets.samplers.batch.JobJournal.write_job`."""
         transaction = self._transaction()
         transaction.jobs.append(job)
         await asyncio.shield(transaction.over)
 
     async def drop_job(self, job: BatchJob) -> None:
-        """As :meth:`pets.samplers.batch.JobJournal.drop_job`."""
         transaction = self._transaction()
         transaction.dropped_jobs.append(job)
         await asyncio.shield(transaction.over)
 
 
 class BatchFetcher(Fetcher):
-    """Fetches traces by jobs: what is free to fail is handed in again, up to ``tries`` times.
-
-    A run that is told to end ``leaves`` its jobs where they are; else it waits for them, and hands in nothing again.
-    """
+    """Fetches traces by jobs: what is free to fail is handed in again, up to ``tries`` times. A run that is told to end
+    ``leaves`` its jobs where they are; else it waits for them, and hands in nothing again."""
 
     shares_prompts = True
 

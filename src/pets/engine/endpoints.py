@@ -41,12 +41,11 @@ class RateWindow:
         while self._entries and self._entries[0][0] <= now - MINUTE_S:
             self._used -= int(self._entries.popleft()[1])
         excess = self._used + min(amount, self.limit) - self.limit
-        for time, used in self._entries:
-            if excess <= 0:
-                break
-            excess -= int(used)
-            if excess <= 0:
-                return time + MINUTE_S - now
+        if excess > 0:
+            for time, used in self._entries:
+                excess -= int(used)
+                if excess <= 0:
+                    return time + MINUTE_S - now
         return 0.0
 
     def take(self, amount: int, now: float) -> list[float]:
@@ -199,10 +198,7 @@ class EndpointPool:
         self.unknown_traces = 0
 
     def cancelled(self, endpoint: Endpoint) -> list[asyncio.Task[None]]:
-        """Look whether a server stops, as a request to it is about to be cancelled; returns the looks under way there.
-
-        Its own counters tell, after the first few that are cancelled.
-        """
+        """Look whether a server stops when a request is cancelled, the first few times; returns the looks under way."""
         looks = self._stop_looks[endpoint.number]
         if not endpoint.sampler.stops and len(looks) < MOST_LOOKS_AT_STOP:
             looks.append(asyncio.get_running_loop().create_task(self._look_at_stop(endpoint)))
@@ -239,9 +235,8 @@ class EndpointPool:
 
     def stand_down(self, endpoint: Endpoint, now: float) -> bool:
         """Let a model rest whose endpoint refuses everything; False where it never served, or no other is there."""
-        name = endpoint.sampler.name
-        own = [other for other in self.endpoints if other.sampler.name == name]
-        others = [other for other in self.endpoints if other.sampler.name != name]
+        own = [other for other in self.endpoints if other.sampler.name == endpoint.sampler.name]
+        others = [other for other in self.endpoints if other not in own]
         if not any(other.served for other in own) or all(other.is_away(now) for other in others):
             return False
         for other in own:

@@ -183,14 +183,11 @@ class FirstTraces:
             self._excerpts[outcome] = excerpt_of(trace.text)
 
     def count_stored(self, run: RunView, type_name: Callable[[], str]) -> None:
-        """Count the traces of an earlier process, but for those that failed: these tell of the server as it was then.
-
-        Texts are read only where the run will not go on.
-        """
+        """Count the traces of an earlier process, but for those that failed: these tell of the server at that time."""
         for trace in run.traces(texts=False):
             if trace.error is None and trace.part is None:
                 self.count(trace, type_name)
-        if self.failed:
+        if self.failed:  # else no text is read
             for trace in islice((trace for trace in run.traces() if trace.part is None), self.size):
                 if trace.text:
                     self._excerpts.setdefault(outcome_of(trace), excerpt_of(trace.text))
@@ -265,10 +262,8 @@ class StopRules:
         return None if self.enough is None else Ending(self.enough)
 
     def _have_enough(self) -> Literal["target", "settled"] | None:
-        """Look whether the target is met, a question without a vote counting as wrong, or nothing is left to gain.
-
-        The latter is asked of policies that learn where to spend; whoever spends evenly means to.
-        """
+        """Look whether the target is met, a question without a vote counting as wrong, or nothing is left to gain for a
+        policy that learns where to spend; whoever spends evenly means to."""
         allocator, target, traces = self._allocator, self._target, self._allocator.told
         learns = isinstance(allocator.policy, IndexPolicy) and allocator.policy.learns
         settled_from = SETTLED_FROM * len(self._ids)
@@ -312,8 +307,7 @@ class StopRules:
 class Pacing:
     """How many traces may be in flight, and when the next wave begins.
 
-    Unless the user said how much to hurry, a run goes on with hurry 0 once a server is seen to go on with what was
-    cancelled: that would be paid for as a whole.
+    Unless the user said how much to hurry, a run hurries no more once a server goes on with what was cancelled.
     """
 
     def __init__(self, wiring: "Wiring", pace: Pace, *, hurry_said: bool = False) -> None:

@@ -116,10 +116,8 @@ class ReadingThreads:
     async def _in_turn(
         self, name: str, question: OpenQuestion, work: Callable[[], T], most_s: float | None = None
     ) -> T:
-        """Do a piece of work in the one thread of that ``name``, for which one job of each payer waits.
-
-        Raises where it takes more than ``most_s`` seconds of the processor's time, or the run is to end before it.
-        """
+        """Do a piece of work in the one thread of that ``name``, for which one job of each payer waits; raises where it
+        takes more than ``most_s`` seconds of the processor's time, or the run is to end before it."""
         async with self._turn(name, question.payer), self._turn(name, None):
             job = _Job(name, work, most_s)
             outcome, look_s = asyncio.wrap_future(job.outcome), None if most_s is None else LOOK_S

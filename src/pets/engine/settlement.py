@@ -188,10 +188,8 @@ class Settlement:
         return cancelled
 
     async def _cancel_if_settled(self, question: OpenQuestion) -> list[Ended]:
-        """Cancel what is in flight of a hurried question that is settled once the traces being written are counted.
-
-        It is in the ledger when this returns, to be written with what comes next.
-        """
+        """Cancel what is in flight of a hurried question that is settled by the traces being written; the ledger writes
+        it with what comes next."""
         id, writing, ended = question.id, self._writing[question], list[Ended]()
         others = id in self._questions.by_id and self._questions.in_flight_of(id) > len(writing)
         if others and self._allocator.settles(id, writing):

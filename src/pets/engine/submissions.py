@@ -29,9 +29,7 @@ from pets.questions import Problem
 from pets.samplers import Completion, Sampling
 from pets.types import Trace
 
-Stop = Literal["policy", "max_traces", "deadline", "budget", "failed", "cut", "single"]
-"""What ended a vote."""
-
+Stop = Literal["policy", "max_traces", "deadline", "budget", "failed", "cut", "single"]  # what ended a vote
 FREE_MULTIPLE = 7
 
 
@@ -98,9 +96,8 @@ class OpenVote:
 
     def outcome(self, answer: Answer | None = None, *, timed_out: bool = False) -> VoteOutcome:
         """The vote as it has ended."""
-        return VoteOutcome(
-            self.question, self.limits, self.stopped, answer, self.error, timed_out, self.retries, *self.plan
-        )
+        how = self.question, self.limits, self.stopped
+        return VoteOutcome(*how, answer, self.error, timed_out, self.retries, *self.plan)
 
 
 class Submissions(Arrivals):
@@ -116,10 +113,8 @@ class Submissions(Arrivals):
 
         Cancelled, it charges the requests in flight and gives back the rest.
         """
-        payer, reader = limits.payer, limits.reader
-        question = OpenQuestion(
-            problem, limits.answer, position=limits.seed, keep_traces=True, payer=payer, reader=reader
-        )
+        answer, payer, reader = limits.answer, limits.payer, limits.reader
+        question = OpenQuestion(problem, answer, position=limits.seed, keep_traces=True, payer=payer, reader=reader)
         vote = self.votes[question.id] = OpenVote(question, limits)
         try:
             async with asyncio.timeout_at(limits.deadline):
@@ -285,10 +280,8 @@ class Places:
         return True
 
     async def acquire(self, payer: str, most: int, rank: int = 0) -> int:
-        """Wait for a place, and take as many as there is room for: 1 to ``most``.
-
-        The payer with the fewest places is served first; of its own, the least ``rank``, then who came first.
-        """
+        """Wait for a place, and take as many as there is room for: 1 to ``most``. The payer with the fewest is served
+        first; of its own, the least ``rank``, then who came first."""
         if not self._waiting and (room := self.room(payer)) > 0:
             self._add(payer, number := min(most, room))
             return number
