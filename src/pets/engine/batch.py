@@ -126,7 +126,7 @@ class JobLedger(RunLedger):
 
     def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """Leave the launches in their job: the process that goes on with the run reads it."""
-        self._forget(request.question, request.first, request.size)
+        self._forget(request.launches)
 
     async def write_job(self, job: BatchJob) -> None:
         transaction = self._transaction()

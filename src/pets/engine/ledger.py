@@ -5,7 +5,7 @@ In memory, in a run's store (:class:`RunLedger`) or in a gateway's (:class:`pets
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -83,8 +83,7 @@ class _Transaction:
 
     over: asyncio.Future[None]
     problems: list[Problem] = field(default_factory=list)
-    launched: list[Launch] = field(default_factory=list)
-    holds: list[int] = field(default_factory=list)
+    launched: dict[Launch, int] = field(default_factory=dict)  # with what is held for each
     traces: list[StoredTrace] = field(default_factory=list)
     charged: list[tuple[Launch, int]] = field(default_factory=list)
     dropped: set[Launch] = field(default_factory=set)
@@ -102,7 +101,8 @@ class _Transaction:
         if self.chosen:
             run.set_answer_types(self.chosen)
         dropped = sorted(self.dropped)
-        run.write(self.launched, self.traces, held=self.holds, charged=self.charged, dropped=dropped)
+        held = list(self.launched.values())
+        run.write(list(self.launched), self.traces, held=held, charged=self.charged, dropped=dropped)
         if self.answered:
             run.mark_answered(self.answered)
         if self.jobs or self.dropped_jobs:
@@ -150,8 +150,7 @@ class RunLedger(Ledger):
             elif launch in transaction.dropped:  # given back a moment ago
                 transaction.dropped.remove(launch)
             else:
-                transaction.launched.append(launch)
-                transaction.holds.append(hold)
+                transaction.launched[launch] = hold
             self._opened[launch] = hold
         try:
             await asyncio.shield(transaction.over)
@@ -161,9 +160,7 @@ class RunLedger(Ledger):
 
     async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         if request.reused:  # nothing was sent for it: it is written with its trace, or not at all
-            transaction = self._transaction()
-            transaction.launched += request.launches
-            transaction.holds += request.holds
+            self._transaction().launched.update(zip(request.launches, request.holds, strict=True))
         await asyncio.shield(self._write_traces(traces).over)
 
     def lost(self, request: TraceRequest, usage: Usage) -> None:
@@ -182,7 +179,7 @@ class RunLedger(Ledger):
         if traces:
             self._write_traces([replace(trace, error=LOST) for trace in traces])
         else:  # they stay open in the store
-            self._forget(request.question, request.first, request.size)
+            self._forget(request.launches)
 
     def cancelled(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         self._write_traces(traces)
@@ -202,14 +199,12 @@ class RunLedger(Ledger):
     def _write_traces(self, traces: Sequence[StoredTrace]) -> _Transaction:
         transaction = self._transaction()
         transaction.traces += traces
-        for trace in traces:
-            self._forget(trace.question, trace.number)
+        self._forget(Launch(trace.question, trace.number) for trace in traces)
         return transaction
 
-    def _forget(self, question: str, first: int, size: int = 1) -> None:
-        """Forget launches of a question that are over, or left to another process."""
-        for number in range(first, first + size):
-            launch = Launch(question, number)
+    def _forget(self, launches: Iterable[Launch]) -> None:
+        """Forget launches that are over, or left to another process."""
+        for launch in launches:
             self._opened.pop(launch, None)
             self._charged.discard(launch)
 
