@@ -199,6 +199,9 @@ class Fetcher:
         if several:
             now, endpoints = asyncio.get_running_loop().time(), self.pool_for(request.prompt).endpoints
             max_n = max([endpoint.max_n_for(request.prompt.sender, now) for endpoint in endpoints])
+        if len(self.pool.endpoints) == 1:
+            yield from request.split(max_n)
+            return
         for _, group in groupby(range(request.size), lambda offset: self.pool.takers(request.turn + offset)):
             offsets = list(group)
             yield from request.part(offsets[0], len(offsets)).split(max_n)

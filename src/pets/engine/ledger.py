@@ -199,7 +199,8 @@ class RunLedger(Ledger):
     def _write_traces(self, traces: Sequence[StoredTrace]) -> _Transaction:
         transaction = self._transaction()
         transaction.traces += traces
-        self._forget(Launch(trace.question, trace.number) for trace in traces)
+        for trace in traces:
+            self._forget([Launch(trace.question, trace.number)])
         return transaction
 
     def _forget(self, launches: Iterable[Launch]) -> None:

@@ -399,10 +399,11 @@ class OpenQuestion:
     @property
     def warmup(self) -> int | None:
         """The pattern of the first four traces; none before they are there, or where one of them failed."""
-        if len(self.totals.warmup) < K0:
+        forms = self.totals.warmup
+        if len(forms) < K0:
             return None
-        forms = (self.totals.warmup[number] for number in range(K0))
-        return pattern(*count_votes([None if form is None else self.label(form) for form in forms]))
+        labels = [None if (form := forms[number]) is None else self.label(form) for number in range(K0)]
+        return pattern(*count_votes(labels))
 
     def best(self, answer: str | None, names: Mapping[str, str] | None = None) -> BestTrace | None:
         """The surest trace of an answer, over all forms of its class; ``names`` are the representatives."""

@@ -320,8 +320,10 @@ class _Job(Generic[T]):
 
 def judge_of(problems: Iterable[Problem], override: str | AnswerType | None) -> Judge | None:
     """The judge that the run names, or one of its questions."""
-    names = {problem.answer_type for problem in problems} if override is None else (override,)
-    return next((named for named in map(named_type, names) if isinstance(named, Judge)), None)
+    for name in {problem.answer_type for problem in problems} if override is None else (override,):
+        if isinstance(judge := named_type(name), Judge):
+            return judge
+    return None
 
 
 def _with_reply(completion: Completion, reply: Completion) -> Completion:
