@@ -27,7 +27,7 @@ from pets.engine.settlement import Settlement
 from pets.errors import BudgetError, BusyError, RefusedError, SamplerError, first_error
 from pets.questions import Problem
 from pets.samplers import Completion, Sampling
-from pets.types import Trace
+from pets.types import Trace, Verdict
 
 Stop = Literal["policy", "max_traces", "deadline", "budget", "failed", "cut", "single"]  # what ended a vote
 FREE_MULTIPLE = 7
@@ -91,6 +91,7 @@ class OpenVote:
         self.error: SamplerError | BudgetError | None = None
         self.launched = self.retries = 0
         self.plan: tuple[float | None, float | None] = None, None  # mean traces left per question, log price
+        self.verdict: Verdict | None = None  # of a policy that weighs traces by a rule of its own
         self.tasks: asyncio.TaskGroup | None = None
         self.done = asyncio.Event()
 
@@ -177,6 +178,8 @@ class Submissions(Arrivals):
             vote.stopped = "budget" if vote.error is None else "failed"
         view = allocator.view(question.id)
         vote.plan = view.mean_left, allocator.policy.log_price(view)
+        if allocator.policy.sees == "traces":
+            vote.verdict = allocator.verdict(question.id)
         questions.close(question)
         pending = allocator.pending(question.id)
         allocator.withdraw(question.id)
@@ -187,7 +190,9 @@ class Submissions(Arrivals):
 
     def _answer(self, vote: OpenVote) -> Answer:
         policy, question = self._wiring.allocator.policy, vote.question
-        verdict = question.verdict(weighted=vote.limits.weighted, raced=bool(question.totals.cancelled))
+        verdict = vote.verdict
+        if verdict is None or not verdict.votes:
+            verdict = question.verdict(weighted=vote.limits.weighted, raced=bool(question.totals.cancelled))
         certify, complete = partial(policy_certificate, policy), vote.stopped == "policy"
         return question.answer(verdict, certify, complete=complete, zone=policy.zone)
 
