@@ -58,7 +58,7 @@ cached_answer_type = lru_cache(maxsize=1024)(make_answer_type)
 
 
 def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -> AnswerType:
-    """How a question's answers are read: as ``override`` says, unless by ``auto``, else as the question says."""
+    """How a question's answers are read: as ``override`` says, but for ``auto``, or as the question itself says."""
     named = named_type(problem.answer_type if override is None else override)
     if isinstance(named, Auto) and (own := named_type(problem.answer_type)) != Auto():
         named = own  # what auto has chosen for a question is its own type, too
