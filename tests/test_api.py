@@ -4,14 +4,17 @@ import asyncio
 import json
 import sqlite3
 from collections import Counter
+from itertools import cycle
 
 import pyarrow
 import pytest
 
 import pets
+from pets.confidence import Confidence
 from pets.errors import BudgetError, InputError, PoolError, UnreachableError
 from pets.policies.uniform import Uniform
 from pets.pools import load
+from pets.samplers import Completion, Sampler
 
 from .engine.conftest import Scripted, asked
 
@@ -167,6 +170,31 @@ def test_a_stream_is_kept_in_a_store_that_is_named(tmp_path):
     with sqlite3.connect(tmp_path / "runs.db") as database:
         assert database.execute("select count(*) from runs").fetchone() == (1,)
     database.close()
+
+
+def test_a_voter_reads_answers_as_it_was_told():
+    async def votes(**options):
+        replies = cycle(["The answer is $5.", "The answer is 5.00."])
+        async with pets.Voter(sampler=lambda question: next(replies), budget="6x", **options) as voter:
+            answer = await voter.ask({"question": "What is it?", "answer_type": "text"})
+            return len(answer.votes)
+
+    assert (asyncio.run(votes()), asyncio.run(votes(answer="number"))) == (2, 1)
+
+
+def test_a_voter_weighs_votes_as_its_policy_does():
+    class Unsure(Sampler):
+        async def sample(self, prompt, n, seed, sampling):
+            letters = ["AAABB"[at % 5] for at in range(seed, seed + n)]
+            confidences = {"A": Confidence(1.0, 1.0, 1.0, 1.0, 9), "B": Confidence(40.0, 40.0, 40.0, 40.0, 9)}
+            return [Completion(f"The answer is {one}.", "stop", 9, 5, confidences[one]) for one in letters]
+
+    async def vote():
+        async with pets.Voter(sampler=Unsure(), policy="okg_weighted", budget="10x", max_traces=10) as voter:
+            return await voter.ask({"question": "A or B?", "answer_type": "text"})
+
+    answer = asyncio.run(vote())
+    assert answer.answer == "B" and answer.votes == {"A": 6, "B": 4}
 
 
 def test_leaving_a_stream_ends_it():

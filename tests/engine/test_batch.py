@@ -9,7 +9,7 @@ from pets.engine import Engine
 from pets.engine.batch import BatchFetcher, launches_in_jobs
 from pets.engine.sources import Servers, sources_of
 from pets.engine.spec import RunSpec
-from pets.errors import InputError, JobError
+from pets.errors import InputError, JobError, RefusedError
 from pets.mock import Faults, MockModel, running
 from pets.openai.batch import BatchJob
 from pets.openai.errors import ApiError
@@ -162,6 +162,21 @@ def test_what_is_in_a_job_is_awaited_though_another_run_has_paid_for_its_traces_
     assert with_own_requests.spent == 72
     solution, _ = run(engine())
     assert (solution.spent, solution.lost, solution.failed) == (72, 0, 0) and solution.reused
+
+
+class RefusesAll(MockModel):
+    """Takes no request of any job."""
+
+    def admit(self, request):
+        super().admit(request)
+        raise ApiError("Such requests are not answered here.")
+
+
+def test_jobs_of_which_every_request_is_refused_end_the_run_with_the_servers_words(begin):
+    mock, engine = begin(kind=RefusesAll)
+    with pytest.raises(RefusedError, match="not answered here"):
+        run(engine())
+    assert mock.stats.traces == 0
 
 
 def break_off(monkeypatch, moment, answered=True):

@@ -16,7 +16,6 @@ from pets.engine.progress import (
     SHOWN_ANSWERS,
     Certifier,
     Consistency,
-    ProgressMonitor,
     Snapshot,
     Solution,
     expected_of,
@@ -30,7 +29,6 @@ from pets.engine.spec import RunSpec
 from pets.errors import InputError
 from pets.lab.calibration import Certified, calibrate
 from pets.policies.okg import OKG
-from pets.policies.uniform import Uniform
 from pets.pools import load
 from pets.questions import Problem
 from pets.registry import make_policy, policies
@@ -60,23 +58,6 @@ def test_expected_consistency_is_the_mean_certificate_and_names_the_hardest():
 def test_a_policys_certificate_is_the_cores():
     tally = Tally((5, 2), 1, 0, 4)
     assert policy_certificate(OKG(), Decision(tally)) == certificate(tally, LearnedPrior())
-
-
-def test_the_target_is_looked_at_as_the_run_grows():
-    ids = [f"q{i}" for i in range(20)]
-    monitor = ProgressMonitor(0.9)
-    assert monitor.ending(allocator([["A"]] * 10 + [[]] * 10), ids) is None  # some have no vote yet
-    assert monitor.ending(allocator([list("AAAAAAAA")] * 20), ids) == "target"
-
-
-def test_a_run_is_settled_when_only_questions_at_their_cap_are_in_doubt():
-    """Unanimous questions do not fill up to the cap; a policy that spends evenly means to."""
-    ids, clear, tie = [f"q{i}" for i in range(60)], ["A"] * 12, ["A", "B"] * 8
-    assert ProgressMonitor().ending(allocator([clear] * 60, OKG(), 16), ids) == "settled"
-    assert ProgressMonitor().ending(allocator([clear] * 57 + [tie] * 3, OKG(), 16), ids) == "settled"
-    assert ProgressMonitor().ending(allocator([clear] * 57 + [tie] * 3, OKG(), 17), ids) is None
-    assert ProgressMonitor().ending(allocator([clear[:7]] * 60, OKG(), 16), ids) is None  # so few may agree by chance
-    assert ProgressMonitor().ending(allocator([clear] * 60, Uniform(), 16), ids) is None
 
 
 def test_large_batches_are_sampled_evenly():

@@ -234,6 +234,8 @@ def test_an_override_replaces_the_questions_own_type_and_system_message():
     problem = Problem("q", Prompt.chat("How many?", system="Be long."), "text")
     assert type(answer_type_of(problem, "number")).__name__ == "Number"
     assert answer_type_of(problem, near := Near()) is near
+    gone = Problem("q", Prompt.question("How many?"), "plugin-of-another-machine")
+    assert answer_type_of(gone, "number") == answer_type_of(problem, "number")  # its own type is not looked for
     assert [message.content for message in prompt_of(problem, "Be brief.").content] == ["Be brief.", "How many?"]
     assert prompt_of(problem, None) is problem.prompt
 

@@ -20,11 +20,11 @@ from pets.engine.submissions import Places, VoteLimits
 from pets.errors import BudgetError, InputError, RefusedError, ReplyError, SamplerError
 from pets.policies.lead import Lead
 from pets.policies.price import PriceRule
-from pets.samplers import Sampler, Sampling
+from pets.samplers import Completion, Sampler, Sampling
 
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S
-from .conftest import GoesOn, Paced, Scripted, asked
+from .conftest import GoesOn, Paced, Scripted, Written, asked
 
 
 class Accounts(Ledger):
@@ -264,6 +264,15 @@ def test_auto_chooses_by_the_first_traces_of_each_question():
     assert (answer.read_as, len(answer.votes), answer.unreadable) == ("number", 1, 0)
 
 
+def test_answers_are_read_as_the_limits_say_whatever_the_question_says():
+    texts = Scripted(lambda prompt, seed: ("The answer is $5.", "The answer is 5.00.")[seed % 2])
+    as_text, as_number = (
+        VotingDriver(texts, max_n=1).outcome(answer_type="text", answer=answer, max_traces=4).result()
+        for answer in (None, "number")
+    )
+    assert (len(as_text.votes), len(as_number.votes), as_number.read_as) == (2, 1, None)
+
+
 def test_two_that_leave_together_do_not_disturb_each_other():
     voting = VotingDriver(Paced(letters="AB"), mean=16, max_n=1, places=6)  # four of the one, two of the other
 
@@ -389,3 +398,11 @@ def test_requests_are_hurried_no_more_once_the_server_goes_on_but_for_those_that
 
     before, calm, hurried = run_simulated(one_after_the_other())
     assert allocator.hurry == 0.0 and before > 0 == calm < hurried
+
+
+def test_every_trace_that_is_held_votes_also_where_the_first_of_them_settle_the_race():
+    allocator, sampler = Allocator(Lead(votes=3), Budget.per_window(4, 800, cap=32), hurry=2.0), Written()
+    held = {number: Completion(f"The answer is {letter}.", "stop", 10, 5) for number, letter in enumerate("ABAAAAAAA")}
+    voting = VotingDriver(sampler, allocator=allocator)
+    answer = voting.outcome(hurry=4.0, held=held).result()
+    assert (answer.votes, answer.cancelled, sampler.launched) == ({"A": 8, "B": 1}, 0, []) and voting.is_at_rest

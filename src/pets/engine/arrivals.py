@@ -1,13 +1,15 @@
-"""Where a driver's questions come from: a list, a stream, or one by one (:mod:`pets.engine.submissions`).
+"""Where a driver's questions come from, how they are asked, and what happens when the policy wants nothing more of one.
 
-An arrival also decides how its questions are asked, and what happens when the policy wants nothing more of one.
+They are all there, as a batch's, or come as a stream, or are submitted one by one (:mod:`pets.engine.submissions`).
 """
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from pets.core.allocator import Allocator
 from pets.core.budget import CostEstimator, UnitCost
@@ -31,54 +33,45 @@ LOOKING_S = 0.5  # that a settled vote waits at most to learn whether its server
 
 PendingLaunches = tuple[str, range]
 """Launches of an earlier process that are on their way: a question, and their numbers in one request of a job."""
-
 OnAnswer = Callable[[Answer, OpenQuestion | None], None]
 """Takes an answer and its question; ``None`` for one that was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """How a run's questions are asked: all alike, with seeds of their own. ``system`` replaces what questions say.
-
-    ``blocks`` are the questions' places among the seeds; one without goes by its place among all.
-    """
-
-    sampling: Sampling
-    seeds: Seeds
-    system: str | None = None
-    blocks: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Wiring:
-    """What the parts of a driver use of each other: ``wake`` has it look at what to launch next; the ``cache``
-    has traces that need not be asked for."""
+    """The parts of a driver that others use, and how all questions are asked.
+
+    ``wake`` has the driver look at what to launch next; the ``cache`` has traces that need not be asked for. ``system``
+    replaces the system messages of questions; ``blocks`` are their places among the seeds, else their positions.
+    """
 
     allocator: Allocator
     fetcher: Fetcher
     ledger: Ledger
     questions: OpenQuestions
     stops: StopRules
-    asking: Asking
     costs: CostEstimator | UnitCost
     wake: Callable[[], None]
-    cache: TraceCache | None = None
+    cache: TraceCache | None
+    sampling: Sampling
+    seeds: Seeds
+    blocks: Mapping[str, int]
+    system: str | None
 
 
 class Arrivals:
-    """Questions that are all there: a batch's, none of which is answered before the run ends.
+    """The questions of a batch, none of which is answered before the run ends; subclasses take them in as they come.
 
-    A stream and a gateway's submissions differ in what they override. ``launches`` of an earlier process are awaited
-    first.
+    ``launches`` of an earlier process are awaited first.
     """
 
     def __init__(self, wiring: Wiring, launches: Iterable[PendingLaunches] = ()) -> None:
         self._wiring, self._launches = wiring, list(launches)
         self._awaited = {Launch(id, number) for id, numbers in self._launches for number in numbers}
-        self._requests: dict[str, dict[asyncio.Task[None], TraceRequest]] = {}  # on their way, by question
+        self._requests = WeakKeyDictionary[OpenQuestion, dict[asyncio.Task[None], TraceRequest]]()  # on their way
 
     def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[PendingLaunches]:
-        """The driver begins to run; the launches that are on their way already, once each."""
+        """Begin to run; returns the launches that are on their way already, once each."""
         launches, self._launches = self._launches, []
         return launches
 
@@ -96,20 +89,21 @@ class Arrivals:
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
         """The request for launches of a question from number ``first`` on; streamed where it may be cancelled."""
-        id, problem, asking = question.id, question.problem, self._wiring.asking
-        position, seeds = asking.blocks.get(id, question.position), asking.seeds
+        id, wiring = question.id, self._wiring
+        position, seeds = wiring.blocks.get(id, question.position), wiring.seeds
         seed = seeds.at(position % seeds.questions, first % seeds.cap)
-        prompt = problem.prompt if asking.system is None else prompt_of(problem, asking.system)
-        request = TraceRequest(id, first, len(holds), prompt, seed, asking.sampling, holds, owner=question)
-        request.position, request.streamed = position, self._wiring.allocator.is_hurried(id)
+        prompt = question.problem.prompt if wiring.system is None else prompt_of(question.problem, wiring.system)
+        request = TraceRequest(id, first, len(holds), prompt, seed, wiring.sampling, holds, owner=question)
+        request.position, request.streamed = position, wiring.allocator.is_hurried(id)
         return request
 
     def start(self, request: TraceRequest, receiver: "Settlement", group: asyncio.TaskGroup | None) -> None:
         """Fetch a request in a task, but for what an earlier run has paid for; what is awaited was sent before."""
         assert group is not None
-        awaited, fetcher = Launch(request.question, request.first) in self._awaited, self._wiring.fetcher
-        cache = None if awaited else self._wiring.cache
-        for part in (request,) if cache is None else reused_parts(request, cache, fetcher.pool):
+        fetcher, cache, parts = self._wiring.fetcher, self._wiring.cache, iter([request])
+        if cache is not None and Launch(request.question, request.first) not in self._awaited:
+            parts = reused_parts(request, cache, fetcher.pool)
+        for part in parts:
             if part.reused is not None:
                 group.create_task(receiver.delivered(part, [part.reused]))
                 continue
@@ -119,22 +113,15 @@ class Arrivals:
 
     def _track(self, request: TraceRequest, task: asyncio.Task[None]) -> None:
         """Remember which task fetches a request, as long as it does."""
-        own = self._requests.setdefault(request.question, {})
+        own = self._requests.setdefault(request.owner, {})
         own[task] = request
+        task.add_done_callback(own.pop)
 
-        def forget(task: asyncio.Task[None]) -> None:
-            del own[task]
-            if not own:
-                self._requests.pop(request.question, None)
-
-        task.add_done_callback(forget)
-
-    async def cancel(self, question: str) -> list[TraceRequest]:
-        """Cancel what is on its way of a question, but for traces that are there, or known not to come, and
-        being written down; the requests, each with what was written of it by its end."""
+    async def cancel(self, question: OpenQuestion) -> list[TraceRequest]:
+        """Cancel and return the requests of a question that are on their way, but for those that are settling."""
         requests: dict[asyncio.Task[None], TraceRequest] = {}
         looks: list[asyncio.Task[None]] = []
-        for task, request in list(self._requests.get(question, {}).items()):
+        for task, request in self._requests.get(question, {}).items():
             if not (request.settling or request.over):
                 request.over = True
                 if request.endpoint is not None and request.written is not None:
@@ -149,33 +136,28 @@ class Arrivals:
         return list(requests.values())
 
     def finish(self, question: OpenQuestion) -> None:
-        """The policy wants nothing more of an idle question."""
+        """End an idle question, of which the policy wants nothing more."""
 
     def failed(self, question: OpenQuestion, error: SamplerError) -> None:
-        """An attempt at traces of a question failed; the run ends where failures may have cost too much."""
+        """Note that an attempt failed; the run ends where failures may have cost too much."""
         self._wiring.stops.failed(question.id, error)
 
     def unpaid(self, question: OpenQuestion, error: BudgetError) -> None:
-        """The ledger does not pay for an attempt."""
+        """Note that the ledger does not pay for an attempt."""
 
     def refused(self, question: OpenQuestion, error: RefusedError) -> None:
-        """The server refuses a question for good; raises where it refuses every one."""
+        """Note that the server refuses a question for good; raises where it refuses every one."""
         self._wiring.stops.refused(question.id, error)
 
-    def turned_away(self) -> None:
-        """The server refuses the key, or knows no such model."""
-        self._wiring.stops.turn_away()
-
     def charge_abandoned(self, question: OpenQuestion, traces: Sequence[Trace]) -> None:
-        """An attempt was abandoned; what it may have cost."""
+        """Charge what an abandoned attempt may have cost, where a plan goes on without it."""
 
 
 class StreamArrivals(Arrivals):
-    """Questions that arrive one by one; each is answered as soon as the policy wants nothing more of it.
+    """Questions that arrive one by one; each is answered, by ``on_answer``, once the policy wants nothing more of it.
 
     ``open_questions`` are open at a time. ``seen`` holds the ids of a stream's questions, none of which may come again;
-    ``None`` where it forgets what it has answered. ``on_answer`` is called with every answer and its question, ``None``
-    where that was not asked.
+    ``None`` where it forgets what it has answered.
     """
 
     def __init__(
@@ -187,15 +169,13 @@ class StreamArrivals(Arrivals):
         on_answer: OnAnswer = lambda answer, question: None,
     ) -> None:
         super().__init__(wiring)
-        self.arrived = 0 if seen is None else len(seen)
-        """Questions so far, those that were not asked among them."""
+        self.arrived = 0 if seen is None else len(seen)  # questions, those that were not asked among them
         self._seen, self._on_answer = seen, on_answer
         self._most, self._room = open_questions, asyncio.Semaphore(0)
         self._task: asyncio.Task[None] | None = None
         self._admitting = False  # a question was taken from the source and will be open
 
     def begin(self, group: asyncio.TaskGroup, problems: AsyncIterable[Problem] | None) -> Sequence[PendingLaunches]:
-        """Take in questions from now on."""
         assert problems is not None
         self._room = asyncio.Semaphore(max(0, self._most - len(self._wiring.questions.by_id)))
         self._task = group.create_task(self._take_in(problems))
@@ -225,10 +205,6 @@ class StreamArrivals(Arrivals):
             await self._admit(problem)
             self._admitting = False
 
-    def _make_room(self) -> None:
-        if len(self._wiring.questions.by_id) < self._most:
-            self._room.release()
-
     async def _admit(self, problem: Problem) -> None:
         """Open a question, or say why it is not asked."""
         position = self.arrived
@@ -243,46 +219,41 @@ class StreamArrivals(Arrivals):
                 self._seen.add(problem.id)
             self._wiring.allocator.add(question.question)
         except (BudgetError, InputError) as error:
-            self._refuse(problem.id, str(error))
+            self._hand_out(Answer(problem.id, error=str(error)), None)
         else:
             self._wiring.questions.open(question)
         self._wiring.wake()
 
-    def _refuse(self, id: str, reason: str) -> None:
-        """A question that was not asked at all."""
-        self._make_room()
-        self._on_answer(Answer(id, error=reason), None)
+    def _hand_out(self, answer: Answer, question: OpenQuestion | None) -> None:
+        """Make room for the next question, and hand out the answer of one that is over, or was not asked."""
+        if len(self._wiring.questions.by_id) < self._most:
+            self._room.release()
+        self._on_answer(answer, question)
 
     def finish(self, question: OpenQuestion) -> None:
-        """Hand out the answer of a question that wants nothing more, and forget the question."""
-        id, allocator = question.id, self._wiring.allocator
-        failure = self._wiring.stops.failures.get(id)
-        error = None if failure is None or allocator.verdict(id).votes else str(failure)
+        """Hand out the answer of a question, and forget the question."""
+        id, allocator, stops = question.id, self._wiring.allocator, self._wiring.stops
+        policy, budget, verdict = allocator.policy, allocator.budget, allocator.verdict(id)
+        failure = stops.failures.get(id)
+        error = None if failure is None or verdict.votes else str(failure)
         self._wiring.questions.close(question)
-        if allocator.tally(id).launched or error is not None or self._wiring.stops.drained:
-            answer = question.answer(
-                allocator.verdict(id),
-                lambda decision: policy_certificate(allocator.policy, decision),
-                complete=allocator.complete(id),
-                error=error,
-                zone=allocator.policy.zone,
-            )
-            self._make_room()
-            self._on_answer(answer, question)
+        if allocator.tally(id).launched or error is not None or stops.drained:
+            complete, certify = allocator.complete(id), partial(policy_certificate, policy)
+            answer = question.answer(verdict, certify, complete=complete, error=error, zone=policy.zone)
+            self._hand_out(answer, question)
         else:
-            budget = allocator.budget
-            self._refuse(
-                id,
+            reason = (
                 f"the budget has no trace left for this question: {budget.spent + budget.reserved} of {budget.total} "
-                "are spent or on their way. Raise the budget, or declare a horizon that counts every question.",
+                "are spent or on their way. Raise the budget, or declare a horizon that counts every question."
             )
+            self._hand_out(Answer(id, error=reason), None)
         self._wiring.ledger.answered(id)
         allocator.withdraw(id)
-        self._wiring.stops.failures.pop(id, None)  # a stream may never end
+        stops.failures.pop(id, None)  # a stream may never end
 
 
 def reused_parts(request: TraceRequest, cache: TraceCache, pool: EndpointPool) -> Iterator[TraceRequest]:
-    """A run's request in parts; what the cache holds of it is there already, at the cost that is recorded."""
+    """A run's request in parts; traces that the cache holds are there already, at the cost that is recorded."""
     traces: dict[int, StoredTrace] = {}
     held: dict[int, Completion] = {}
     for number in range(request.first, request.first + request.size):

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, CostEstimator, UnitCost
-from pets.engine.arrivals import Arrivals, Asking, PendingLaunches, Wiring
+from pets.engine.arrivals import Arrivals, PendingLaunches, Wiring
 from pets.engine.batch import BatchFetcher
 from pets.engine.driver import Driver
 from pets.engine.fetch import OUTAGE_PATIENCE_S, Fetcher
 from pets.engine.ledger import Ledger
 from pets.engine.pacing import FirstTraces, Pace, Pacing, StopRules
-from pets.engine.progress import ProgressMonitor
 from pets.engine.question import Keep, OpenQuestions
 from pets.engine.reading import TraceReading
 from pets.engine.settlement import Settlement
@@ -24,16 +23,14 @@ from pets.store.cache import TraceCache
 NO_LIMIT = 1 << 30  # traces: those of submissions wait for a place each
 
 Past = Callable[[Wiring], Sequence[PendingLaunches]]
-"""Lets the parts of a driver take in what an earlier process has paid for; the launches that are on their way."""
-Comers = Callable[[Wiring], Arrivals]
-"""Makes what takes in questions as they come."""
+"""Has the parts of a driver take in what an earlier process has paid for; returns the launches on their way."""
 
 
 def assemble(
     spec: RunSpec,
     allocator: Allocator,
     sources: Sources,
-    questions: Sequence[Problem] | Comers,
+    questions: Sequence[Problem] | Callable[[Wiring], Arrivals],
     *,
     keys: Mapping[str, str] | None = None,
     cache: TraceCache | None = None,
@@ -47,28 +44,24 @@ def assemble(
     """The driver of ``allocator`` over ``sources`` as the spec says; ``questions`` are a batch's, or come one by one.
 
     Seeds follow from the ``keys`` of questions, where they have any, and their traces come from the ``cache`` first.
-    ``keep`` says what is kept of each question. A run whose first traces cast no vote stops, unless the spec keeps
-    going.
+    ``keep`` says what is kept of each question.
     """
     problems = () if callable(questions) else questions
     fetcher, ledger, costs = fetcher or fetcher_of(spec, sources), ledger or Ledger(), costs_of(spec, allocator.budget)
-    price, drawn = spec.price_in_money(sources.model), spec.drawn
-    reading, kind = spec.reading, spec.confidence_kind
+    drawn, reading, kind, in_jobs = spec.drawn, spec.reading, spec.confidence_kind, spec.serving.batch_api
+    price, seeds = spec.price_in_money(sources.model), spec.seeds(len(problems))
     opened = OpenQuestions(reading.answer, reading.answer_sizes, kind, price, keep=keep, problems=problems)
-    # A first wave of jobs is as it is.
-    first = FirstTraces.of(allocator.budget, keep_going=spec.keeping.keep_going, alone=not spec.serving.batch_api)
-    monitor = ProgressMonitor(spec.spending.target_consistency)
-    stops = StopRules(allocator, fetcher, first, monitor, opened.ids, drawn.max_tokens)
+    # A first wave of jobs is as large as it is.
+    first = FirstTraces.of(allocator.budget, keep_going=spec.keeping.keep_going, alone=not in_jobs)
+    stops = StopRules(allocator, fetcher, first, opened.ids, spec.spending.target_consistency, drawn.max_tokens)
+    blocks, system = seeds.blocks(keys or {}, apart=in_jobs), reading.system
     wake: Callable[[], None] = lambda: driver.wake()  # noqa: E731, PLW0108 (there is none yet)
-    seeds = spec.seeds(len(problems))
-    asking = Asking(drawn, seeds, reading.system, seeds.blocks(keys or {}, apart=spec.serving.batch_api))
-    wiring = Wiring(allocator, fetcher, ledger, opened, stops, asking, costs, wake, cache)
+    wiring = Wiring(allocator, fetcher, ledger, opened, stops, costs, wake, cache, drawn, seeds, blocks, system)
     awaited = () if past is None else past(wiring)
     judge = Fetcher([sources.judge]) if sources.judge else fetcher
     soft_temperature = drawn.temperature if reading.soft else None
     traces = TraceReading(wiring, judge if sources.samplers else None, soft_temperature)
-    pace = pace or Pace(spec.pacing.in_flight)
-    pacing = Pacing(wiring, pace, hurry_said=spec.pacing.hurry is not None)
+    pacing = Pacing(wiring, pace or Pace(spec.pacing.in_flight), hurry_said=spec.pacing.hurry is not None)
     arrivals = questions(wiring) if callable(questions) else Arrivals(wiring, awaited)
     settlement = Settlement(wiring, arrivals, traces, kind, sources.first, on_trace)
     # A prompt is paid for with every request: where requests wait for hours, several choices share it all the same.
@@ -87,18 +80,14 @@ def assemble_submissions(
 
     spec = (spec or RunSpec()).with_options(keep_going=True)
     driver = assemble(spec, allocator, Sources(), submissions, ledger=ledger, fetcher=fetcher, pace=Pace(NO_LIMIT))
-    source = driver.arrivals
-    assert isinstance(source, Submissions)
-    return driver, source
+    assert isinstance(driver.arrivals, Submissions)
+    return driver, driver.arrivals
 
 
 def fetcher_of(
     spec: RunSpec, sources: Sources, *, leaves_jobs: bool = True, patience_s: float | None = OUTAGE_PATIENCE_S
 ) -> Fetcher:
-    """What asks the servers, and waits ``patience_s`` for the end of an outage.
-
-    ``leaves_jobs``: a run that is told to end leaves its batch jobs where they are.
-    """
+    """What asks the servers, and waits ``patience_s`` for the end of an outage; for batch jobs with ``leaves_jobs``."""
     serving = spec.serving
     if serving.batch_api:
         return BatchFetcher(sources.samplers, tries=serving.tries, seed=serving.seed, leaves=leaves_jobs)

@@ -7,8 +7,9 @@ was never sent and costs nothing. What is charged without a vote is written as a
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Self
 
 from pets.core.policy import IndexPolicy, QuotaPolicy
@@ -37,13 +38,7 @@ ANY_CONCURRENCY = 1 << 40  # traces in flight: a job is as large as its wave
 def launches_in_jobs(
     jobs: Sequence[BatchJob], lost: Iterable[LostLaunch], positions: Mapping[str, int], seeds: Seeds
 ) -> tuple[list[PendingLaunches], list[Launch]]:
-    """The launches without a trace that jobs answer, request by request, and those that no job holds.
-
-    >>> job = BatchJob("k", "/v1/completions", ((Seeds().at(0, 0), 2),), 0.0)
-    >>> lost = [LostLaunch("q", number, 1) for number in range(3)]
-    >>> launches_in_jobs([job], lost, {"q": 0}, Seeds())
-    ([('q', range(0, 2))], [Launch(question='q', number=2)])
-    """
+    """The launches without a trace that jobs answer, request by request, and those that no job holds."""
     lines = {seed + offset: (seed, n) for job in jobs for seed, n in job.lines for offset in range(n)}
     requests: dict[tuple[str, tuple[int, int]], list[int]] = {}
     others: list[Launch] = []
@@ -53,7 +48,12 @@ def launches_in_jobs(
             others.append(Launch(launch.question, launch.number))
         else:
             requests.setdefault((launch.question, line), []).append(launch.number)
-    return [(id, part) for (id, _), numbers in requests.items() for part in _ranges(numbers)], others
+    pending: list[PendingLaunches] = []
+    for (id, _), numbers in requests.items():
+        for _, group in groupby(enumerate(numbers), lambda row: row[1] - row[0]):  # those without a gap
+            own = [number for _, number in group]
+            pending.append((id, range(own[0], own[-1] + 1)))
+    return pending, others
 
 
 def batched(spec: RunSpec, model: str) -> RunSpec:
@@ -93,15 +93,6 @@ def batch_samplers(samplers: Sequence[Sampler]) -> list[BatchSampler]:
     return providers
 
 
-def _ranges(numbers: Sequence[int]) -> Iterator[range]:
-    """Numbers as ranges without gaps."""
-    start = 0
-    for place in range(1, len(numbers) + 1):
-        if place == len(numbers) or numbers[place] != numbers[place - 1] + 1:
-            yield range(numbers[start], numbers[place - 1] + 1)
-            start = place
-
-
 class JobLedger(RunLedger):
     """A run's store for launches that jobs answer: they stay in it until they are settled, whatever ends the run.
 
@@ -123,8 +114,7 @@ class JobLedger(RunLedger):
         return await super().__aenter__()
 
     async def opened(self, request: TraceRequest) -> None:
-        """As :meth:`Ledger.opened`; what an earlier process wrote is not written again."""
-        if self._known.issuperset(request.launches):
+        if self._known.issuperset(request.launches):  # an earlier process wrote them
             self._known.difference_update(request.launches)
             self._opened.update(zip(request.launches, request.holds, strict=True))
             return
@@ -135,28 +125,23 @@ class JobLedger(RunLedger):
             self._opening -= 1
 
     def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """Leave the job: the process that goes on with the run reads it."""
-        self._forget(request.question, request.first, request.size)
+        """Leave the launches in their job: the process that goes on with the run reads it."""
+        self._forget(request.launches)
 
     async def write_job(self, job: BatchJob) -> None:
-        """As :meth:`pets.samplers.batch.JobJournal.write_job`."""
         transaction = self._transaction()
         transaction.jobs.append(job)
         await asyncio.shield(transaction.over)
 
     async def drop_job(self, job: BatchJob) -> None:
-        """As :meth:`pets.samplers.batch.JobJournal.drop_job`."""
         transaction = self._transaction()
         transaction.dropped_jobs.append(job)
         await asyncio.shield(transaction.over)
 
 
 class BatchFetcher(Fetcher):
-    """Fetches traces by jobs: what is free to fail is handed in again, up to ``tries`` times.
-
-    ``leaves``: a run that is told to end leaves its jobs where they are; else it waits for them, and nothing is handed
-    in again.
-    """
+    """Fetches traces by jobs: what is free to fail is handed in again, up to ``tries`` times. A run that is told to end
+    ``leaves`` its jobs where they are; else it waits for them, and hands in nothing again."""
 
     shares_prompts = True
 
@@ -167,7 +152,7 @@ class BatchFetcher(Fetcher):
         self._served_at = 0.0  # what a job holds may be paid for whatever others say
 
     def not_coming(self, *, draining: bool) -> SamplerError | None:
-        """As :meth:`Fetcher.not_coming`: while the run ends, jobs stay where they are."""
+        """As :meth:`Fetcher.not_coming`: the jobs that stay where they are while the run ends."""
         if self._receiving or not draining or not (self._leaves or any(p.left for p in self._providers)):
             return None
         return JobLeftError(left_words([job for p in self._providers for job in p.open_jobs.values()]))
@@ -177,7 +162,7 @@ class BatchFetcher(Fetcher):
         raise InputError(NO_JUDGE)
 
     async def fetch(self, request: TraceRequest, receiver: Settlement) -> None:
-        """As :meth:`Fetcher.fetch`: from the provider whose job holds it, else from one that takes its launches."""
+        """Ask the provider whose job holds a request, else one that takes its launches."""
         parts = [request]
         while len(parts) == 1:
             request, line = parts[0], (parts[0].seed, parts[0].size)
@@ -217,31 +202,22 @@ class BatchFetcher(Fetcher):
         if may_have_sampled(error):
             await receiver.failed(request, error)
             return []
-        if isinstance(error, RefusedError):
-            if request.size == 1 or not self._leaves or isinstance(error, FieldsRefusedError):
-                return await self._handed_on(request, error, receiver)
+        refused = isinstance(error, RefusedError)
+        if refused and request.size > 1 and self._leaves and not isinstance(error, FieldsRefusedError):
             receiver.released(request, error)
             return list(request.split(-(-request.size // 2)))
         request.tries += 1
-        if request.tries >= self._tries:
-            return await self._handed_on(request, error, receiver)
-        receiver.released(request, error)
-        return [request]
-
-    async def _handed_on(self, request: TraceRequest, error: SamplerError, receiver: Settlement) -> list[TraceRequest]:
-        """What its model will not take goes to the next; given up where none is left, or nothing is handed in again."""
         if not self._leaves:
             await receiver.given_up(request, error)
             return []
-        return [request] if await self._declined(request, error, receiver) else []
+        if refused or request.tries >= self._tries:
+            return [request] if await self._declined(request, error, receiver) else []
+        receiver.released(request, error)
+        return [request]
 
 
 def left_words(jobs: Sequence[BatchJob]) -> str:
-    """What a run leaves behind.
-
-    >>> left_words([BatchJob("k", "/v1/completions", ((5, 1), (9, 2)), 0.0, id="batch_7")])
-    '2 requests stay with the provider (batch_7)'
-    """
+    """What a run leaves with its provider, such as "2 requests stay with the provider (batch_7)"."""
     requests = sum(len(job.lines) for job in jobs)
     names = ", ".join(job.id or "on its way" for job in jobs)
     return f"{requests:,} requests stay with the provider ({names})" if jobs else "Nothing is out"

@@ -1,11 +1,10 @@
 """The one live driver: what the allocator asks for is fetched, read and told back, under every verb.
 
-A list of questions is a batch: all are there, and the run ends with the budget. Each question of a stream is answered
-as soon as it stops. A gateway submits one question at a time, and the driver looks whenever something has changed.
+A batch ends with its budget. Each question of a stream is answered as soon as it stops. A gateway submits one question
+at a time, and the driver looks whenever something has changed.
 
-Each concern is a class with its own state (:func:`pets.engine.assemble.assemble` puts them together); nothing of a
-driver is assigned after that. Budget is reserved before a launch is sent; a launch ends in exactly one of delivered,
-lost, released, abandoned, cancelled.
+Each concern is a class with its own state (:func:`pets.engine.assemble.assemble` puts them together). Budget is
+reserved before a launch is sent; a launch ends in exactly one of delivered, lost, released, abandoned, cancelled.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ class Driver:
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self, problems: AsyncIterable[Problem] | None = None) -> None:
-        """Until the budget is used up, the policy has had enough, the target is met, or :meth:`drain`.
+        """Run until the budget is used up, the policy has had enough, the target is met, or :meth:`drain`.
 
         ``problems`` are those of a stream; a batch's are there already.
         """
@@ -76,7 +75,7 @@ class Driver:
         self._wakeup.set()
 
     def wake(self) -> None:
-        """Look at what to launch next: at once or, for all that came in this turn of the event loop, soon."""
+        """Look at what to launch next: once for all that comes in this turn of the event loop, in a gateway at once."""
         if self._group is None:
             self.pump()
         else:
@@ -96,7 +95,7 @@ class Driver:
             await self._wakeup.wait()
 
     def pump(self) -> Ending | None:
-        """Launch what the policy wants and answer what is over; why nothing more is launched, where the run ends."""
+        """Launch what the policy wants and answer what is over; returns why nothing more is launched, at the end."""
         ending, full = self.stops.ending(), True
         if ending is not None and ending.error is not None:
             return ending
@@ -117,7 +116,7 @@ class Driver:
         return ending
 
     def _start(self, question: OpenQuestion, numbers: range, holds: Sequence[int]) -> int:
-        """Send launches of one question, as many to a request as servers take; how many of them are not allowed."""
+        """Send launches of one question, as many to a request as servers take; returns how many are not allowed."""
         allowed = self.arrivals.allowed(question, len(numbers))
         for number in numbers[allowed:]:
             self.allocator.give_up(Launch(question.id, number))

@@ -1,10 +1,8 @@
 """Several servers of one model: the next request goes to the healthiest and least loaded that may take it now.
 
-Several models that vote together have servers of their own, each of which says which launches it takes; a model whose
-servers all rest after failures hands its launches on to the next.
-
-A gateway's servers have many models. Each has a pool of its own over the same servers: a model that fails, or whose
-limits are reached, says nothing of the others.
+Models that vote together have servers of their own, each of which says which launches it takes; a model whose servers
+all rest after failures hands its launches on to the next. Each model of a gateway's servers has a pool of its own over
+them: a model that fails, or whose limits are reached, says nothing of the others.
 """
 
 import asyncio
@@ -43,12 +41,11 @@ class RateWindow:
         while self._entries and self._entries[0][0] <= now - MINUTE_S:
             self._used -= int(self._entries.popleft()[1])
         excess = self._used + min(amount, self.limit) - self.limit
-        for time, used in self._entries:
-            if excess <= 0:
-                break
-            excess -= int(used)
-            if excess <= 0:
-                return time + MINUTE_S - now
+        if excess > 0:
+            for time, used in self._entries:
+                excess -= int(used)
+                if excess <= 0:
+                    return time + MINUTE_S - now
         return 0.0
 
     def take(self, amount: int, now: float) -> list[float]:
@@ -59,7 +56,7 @@ class RateWindow:
         return entry
 
     def correct(self, entry: list[float], amount: int) -> None:
-        """Replace the amount of an entry that has not aged out."""
+        """Replace the amount of an entry, unless it has aged out."""
         if self._entries and entry[0] >= self._entries[0][0]:
             self._used += amount - int(entry[1])
             entry[1] = float(amount)
@@ -68,13 +65,14 @@ class RateWindow:
 class Endpoint:
     """One server: its load, its health, its rate limits, and how many traces it gives in one request.
 
-    How many is learned: a server that refuses n is asked for as many as a smaller request was seen to bring, one that
-    silently gives a single choice is asked for one at a time. A refusal of what a client sent says nothing of another
-    client's requests, and holds for an hour.
+    A server that refuses n is asked for as many as a smaller request was seen to bring, one that silently gives a
+    single choice for one at a time. A refusal of what a client sent holds for this client, and for an hour.
     """
 
-    def __init__(self, number: int, sampler: Sampler, max_n: int, rpm: int | None, tpm: int | None) -> None:
-        self.number, self.sampler, self.max_n = number, sampler, max_n
+    def __init__(
+        self, number: int, sampler: Sampler, max_n: int, requests: RateWindow | None, tokens: RateWindow | None
+    ) -> None:
+        self.number, self.sampler, self.max_n, self.requests, self.tokens = number, sampler, max_n, requests, tokens
         self.in_flight = 0  # traces
         self.requests_in_flight = 0
         self.latency_s = 0.0  # of a request, lately
@@ -83,34 +81,26 @@ class Endpoint:
         self.blocked_until = 0.0  # by the server's own word
         self.answered = False  # whether it ever said anything
         self.served = False  # whether it gave a trace, in this run or before it was resumed
-        self._requests = None if rpm is None else RateWindow(rpm)
-        self._tokens = None if tpm is None else RateWindow(tpm)
         self._tokens_per_request = 1.0
         self._proven_n: dict[str, tuple[int, float]] = {}  # by sender, where more were refused; and until when
         self._single_replies: int | None = 0  # requests for several that brought one; None: one brought several
 
-    def clone_for_model(self, max_n: int) -> "Endpoint":
-        """The same server, under the same limits of requests and tokens, of which nothing is known yet."""
-        endpoint = Endpoint(self.number, self.sampler, max_n, None, None)
-        endpoint._requests, endpoint._tokens = self._requests, self._tokens
-        return endpoint
-
     def begin(self, n: int, now: float) -> list[float] | None:
-        """A request goes out; what :meth:`end` needs to correct the tokens that were assumed for it."""
+        """Count a request that goes out; returns what :meth:`end` needs to correct the tokens assumed for it."""
         self.in_flight += n
         self.requests_in_flight += 1
-        if self._requests is not None:
-            self._requests.take(1, now)
-        return None if self._tokens is None else self._tokens.take(round(self._tokens_per_request), now)
+        if self.requests is not None:
+            self.requests.take(1, now)
+        return None if self.tokens is None else self.tokens.take(round(self._tokens_per_request), now)
 
     def end(self, n: int, entry: list[float] | None, tokens: int | None, now: float) -> None:
-        """It is over, and took so many tokens; ``None`` where nobody knows."""
+        """Count a request that is over, and the tokens that it took, where they are known."""
         self.in_flight -= n
         self.requests_in_flight -= 1
         if tokens is not None:
             self._tokens_per_request += LATENCY_WEIGHT * (tokens - self._tokens_per_request)
-            if entry is not None and self._tokens is not None:
-                self._tokens.correct(entry, tokens)
+            if entry is not None and self.tokens is not None:
+                self.tokens.correct(entry, tokens)
         limits = self.sampler.rate_limits
         if limits is None:
             return
@@ -124,7 +114,7 @@ class Endpoint:
                 self.blocked_until = max(self.blocked_until, now + min(reset_s, MINUTE_S))
 
     def succeeded(self, requested: int, received: int, seconds: float) -> None:
-        """A reply was read."""
+        """Learn from a reply."""
         self.answered, self.served, self.failures, self.rest_until = True, True, 0, 0.0
         self.latency_s += (LATENCY_WEIGHT if self.latency_s else 1.0) * (seconds - self.latency_s)
         if requested < 2 or self._single_replies is None:
@@ -134,7 +124,7 @@ class Endpoint:
             self.max_n = 1
 
     def failed(self, now: float, *, unreachable: bool = False, retry_after: float | None = None) -> None:
-        """It gave nothing. After a few failures in a row it rests, longer each time; never less than it asks for."""
+        """Let the server rest after a few failures in a row, longer each time, and as long as it asks for."""
         if unreachable and now < self.rest_until:
             return  # one of several that were on their way when it was found to be away
         self.failures += 1
@@ -145,7 +135,7 @@ class Endpoint:
             self.rest_until = now + min(MAX_REST_S, 0.5 * 2.0 ** min(excess, 10))
 
     def is_away(self, now: float) -> bool:
-        """Whether it rests after failures; one that never said anything may be at a wrong address: that is told."""
+        """Whether it rests after failures, and is no wrong address that never said anything."""
         return self.rest_until > now and (self.answered or self.served)
 
     def max_n_for(self, sender: str, now: float) -> int:
@@ -154,21 +144,20 @@ class Endpoint:
         return min(self.max_n, proven) if until > now else self.max_n
 
     def prove_n(self, n: int, sender: str, now: float) -> None:
-        """So many came, where more were refused."""
+        """Remember that so many came, where more were refused."""
         self._proven_n[sender] = min(n, self.max_n_for(sender, now)), now + REFUSED_N_S if sender else math.inf
 
     def wait_s(self, now: float) -> float:
         """Seconds until it may be asked."""
         wait = max(self.rest_until, self.blocked_until) - now
-        if self._requests is not None:
-            wait = max(wait, self._requests.wait_s(1, now))
-        if self._tokens is not None:
-            wait = max(wait, self._tokens.wait_s(round(self._tokens_per_request), now))
+        if self.requests is not None:
+            wait = max(wait, self.requests.wait_s(1, now))
+        if self.tokens is not None:
+            wait = max(wait, self.tokens.wait_s(round(self._tokens_per_request), now))
         return max(0.0, wait)
 
-    @property
     def load(self) -> tuple[float, int]:
-        """What the next trace would wait for here, to choose the least."""
+        """What the next trace would wait for here."""
         return (self.in_flight + 1) * (self.latency_s or 1e-9), self.in_flight
 
 
@@ -178,46 +167,45 @@ class EndpointPool:
     def __init__(
         self, samplers: Sequence[Sampler], max_n: int, *, rpm: int | None = None, tpm: int | None = None
     ) -> None:
-        self.endpoints = [Endpoint(number, sampler, max_n, rpm, tpm) for number, sampler in enumerate(samplers)]
-        self.shortest_s: float | None = None
-        """How long the shortest trace took that was delivered, in this run or before it was resumed."""
+        self.endpoints: list[Endpoint] = []
+        for number, sampler in enumerate(samplers):
+            windows = [None if limit is None else RateWindow(limit) for limit in (rpm, tpm)]
+            self.endpoints.append(Endpoint(number, sampler, max_n, *windows))
+        self.shortest_s: float | None = None  # that a trace took, in this run or before it was resumed
         self.faults: Counter[str] = Counter()  # of endpoints, and of all that asks them
-        self.ignores_cancel = False
-        """Whether a server was seen to go on with a request that was cancelled."""
+        self.ignores_cancel = False  # whether a server was seen to go on with a request that was cancelled
         self._stop_looks: defaultdict[int, list[asyncio.Task[None]]] = defaultdict(list)  # by endpoint
         self.unknown_traces = 0  # of failures of unknown cost, since one was delivered
         self.last_failure = ""  # of these
         self.probe_at = 0.0  # where these were too many
         self._max_n = max_n
-        self.by_model: dict[str, EndpointPool] = {}
-        """The pools of single models, the one that was asked for last at the end."""
+        self.by_model: dict[str, EndpointPool] = {}  # the one that was asked for last at the end
 
     def of_model(self, name: str) -> "EndpointPool":
         """The pool of one of several models of these servers."""
         pool = self.by_model.pop(name, None)
         if pool is None:
             pool = EndpointPool((), self._max_n)
-            pool.endpoints = [endpoint.clone_for_model(self._max_n) for endpoint in self.endpoints]
+            pool.endpoints = [Endpoint(e.number, e.sampler, self._max_n, e.requests, e.tokens) for e in self.endpoints]
             while len(self.by_model) >= MAX_MODELS:
                 del self.by_model[next(iter(self.by_model))]
         self.by_model[name] = pool
         return pool
 
     def delivered(self, seconds: float) -> None:
-        """A reply with traces came after so many seconds."""
+        """Note that a reply with traces came after so many seconds."""
         self.shortest_s = seconds if self.shortest_s is None else min(self.shortest_s, seconds)
         self.unknown_traces = 0
 
     def cancelled(self, endpoint: Endpoint) -> list[asyncio.Task[None]]:
-        """A request to a server is about to be cancelled; the looks that are under way there, after which it may be
-        known whether it stops: by its own counters, after the first that are."""
+        """Look whether a server stops when a request is cancelled, the first few times; returns the looks under way."""
         looks = self._stop_looks[endpoint.number]
         if not endpoint.sampler.stops and len(looks) < MOST_LOOKS_AT_STOP:
             looks.append(asyncio.get_running_loop().create_task(self._look_at_stop(endpoint)))
         return [look for look in looks if not look.done()]
 
     async def _look_at_stop(self, endpoint: Endpoint) -> None:
-        """Whether the server is at work on no more requests than are in flight, soon after one was cancelled."""
+        """Find out whether a server soon works on no more requests than are in flight."""
         for _ in range(round(STOPS_WITHIN_S / STOP_LOOKS_S)):
             await asyncio.sleep(STOP_LOOKS_S)
             running = await endpoint.sampler.requests_running()
@@ -236,7 +224,7 @@ class EndpointPool:
         return [endpoint for endpoint in self.endpoints if endpoint.sampler.takes(launch, attempt)]
 
     def present_takers(self, launch: int, attempt: int, now: float) -> list[Endpoint]:
-        """Those of the first model that is not away; where all are, of the one that is back first."""
+        """The takers of the first model that is not away; where all are, of the one that is back first."""
         away: list[list[Endpoint]] = []
         while endpoints := self.takers(launch, attempt + len(away)):
             for endpoint in endpoints:
@@ -246,10 +234,9 @@ class EndpointPool:
         return min(away, key=lambda model: min(endpoint.wait_s(now) for endpoint in model))
 
     def stand_down(self, endpoint: Endpoint, now: float) -> bool:
-        """Let the model rest whose endpoint refuses everything; False where it never served, or no other is there."""
-        name = endpoint.sampler.name
-        own = [other for other in self.endpoints if other.sampler.name == name]
-        others = [other for other in self.endpoints if other.sampler.name != name]
+        """Let a model rest whose endpoint refuses everything; False where it never served, or no other is there."""
+        own = [other for other in self.endpoints if other.sampler.name == endpoint.sampler.name]
+        others = [other for other in self.endpoints if other not in own]
         if not any(other.served for other in own) or all(other.is_away(now) for other in others):
             return False
         for other in own:
@@ -263,7 +250,7 @@ class EndpointPool:
         ready = [endpoint for endpoint in self.present_takers(launch, attempt, now) if endpoint.wait_s(now) <= 0]
         if len(ready) < 2:
             return ready[0] if ready else None
-        return min((endpoint for endpoint in ready if endpoint is not avoid), key=lambda endpoint: endpoint.load)
+        return min((endpoint for endpoint in ready if endpoint is not avoid), key=Endpoint.load)
 
     async def pick(self, launch: int = 0, attempt: int = 0, avoid: Endpoint | None = None) -> Endpoint:
         """As :meth:`pick_now`; waits while no endpoint may be asked."""
@@ -275,5 +262,5 @@ class EndpointPool:
 
     @property
     def latency_s(self) -> float:
-        """Of a request at the fastest endpoint, lately."""
+        """The latest seconds of a request at the fastest endpoint."""
         return min((e.latency_s for e in self.endpoints if e.latency_s), default=0.0)

@@ -7,26 +7,23 @@ The one rule of money: an attempt is charged if the server may have sampled.
                                                           trace that was delivered there: a proxy says 502 or 504 of a
                                                           server that has worked, and may be working still
     a timeout, a connection that broke off, half a reply  charged: traces may have been made and billed
+    choices that nobody asked for                         charged, without a vote: they were sampled
 
-Choices that nobody asked for were sampled: they are charged, and cast no vote.
+What is free is tried again; what is charged is tried again while the budget pays. Before any trace was delivered nobody
+knows what one takes: a 5xx is free then, and of unknown cost.
 
-Before any trace was delivered nobody knows what one takes: a 5xx is free then, and what it cost is not known. What is
-free is tried again; what is charged is tried again while the budget pays.
-
-Failures of unknown cost are those that are charged, and a 5xx before any trace was delivered. However a server fails,
-they end a run: at :data:`MOST_UNKNOWN_TRACES`, or :data:`MOST_UNKNOWN_SHARE` of the budget where that is more, and what
-was in flight by then. It can be resumed. A gateway does not end: once it has seen so many traces of them in a row from
-the servers of a model, it sends these one request every :data:`PROBE_S`, until one is answered, and turns others away.
+Failures of unknown cost, which are those and all that are charged, end a run: at :data:`MOST_UNKNOWN_TRACES`, or
+:data:`MOST_UNKNOWN_SHARE` of the budget where that is more, and what was in flight by then. It can be resumed. A
+gateway goes on: after so many traces of them in a row from the servers of a model it sends these one request every
+:data:`PROBE_S`, until one is answered, and turns others away.
 
 A failure that is free counts against the tries only when the server is serving others (or has nobody else to serve):
 an outage is not a question's fault. :data:`OUTAGE_PATIENCE_S` bounds an outage.
 
 An attempt that is cancelled, because its question is settled or nobody waits for it any more, is charged for what was
-written of it where its server is known to stop, elsewhere for a whole trace. Whether a server stops its own counters
-tell, after the first that was cancelled (:meth:`~pets.engine.endpoints.EndpointPool.cancelled`).
-
-A run that is told to end (:meth:`Fetcher.drain`) waits for the attempts that are out alone: what would be sent, or sent
-again, is given up instead.
+written of it where its server is known to stop (:meth:`~pets.engine.endpoints.EndpointPool.cancelled`), elsewhere for a
+whole trace. A run that is told to end (:meth:`Fetcher.drain`) waits for the attempts that are out, and gives up what
+would be sent, or sent again.
 
 Where several models vote, a launch that its model has refused, or failed ``tries`` times free of charge, goes to the
 next that takes it, and so do those of a model that is away: ``faults`` counts how many, by model.
@@ -59,6 +56,7 @@ MAX_CHOICES = 16  # traces in one request: a reply that breaks off loses them al
 UNAVAILABLE = 503
 FATAL_STATUSES = frozenset({401, 403, 404})  # a bad key, no such model: the same for every question
 MAX_BACKOFF_S = 30.0
+ODDITIES = "tokens estimated", "usage over the limit", "choices that nobody asked for"  # faults of replies
 DRAINED = "the run was told to end before it was asked."
 OUTAGE_PATIENCE_S = 300.0  # without any server, before the run is left to be resumed
 FIRST_CONTACT_FAILURES = 3  # at an address that never answered: it is wrong
@@ -74,10 +72,9 @@ MOST_BYTES_PER_TOKEN = 4.0  # that estimates go by, whatever servers told
 class TraceRequest:
     """Launches ``first``, ``first + 1``, ... of one question in one request; ``holds`` is reserved for each.
 
-    The reply says how many traces came unasked, or without their tokens; the ledger keeps its ``entry`` here while an
-    attempt is out. Of an attempt at the server ``endpoint`` is where, and ``written`` how much there is of it, which is
-    known of one that is ``streamed``. One that is ``settling`` is being read or written down, and no longer cancelled;
-    one that is ``over`` was cancelled.
+    While an attempt is out, at ``endpoint``, the ledger keeps its ``entry`` here; ``written`` is how much there is of
+    one that is ``streamed``. One that is ``settling`` is being read or written down, and no longer cancelled; one that
+    is ``over`` was cancelled.
     """
 
     question: str
@@ -114,44 +111,39 @@ class TraceRequest:
 
     @property
     def launches(self) -> list[Launch]:
-        """What the allocator asked for."""
         return list(map(Launch, repeat(self.question), range(self.first, self.first + self.size)))
 
     def part(self, start: int, size: int) -> "TraceRequest":
-        """Some of it, with the same history."""
+        """A request for some of the launches, with the same history."""
         holds = self.holds[start : start + size]
         return replace(self, first=self.first + start, size=size, seed=self.seed + start, holds=holds, entry=None)
 
     def split(self, size: int) -> Iterator["TraceRequest"]:
-        """In parts of at most ``size``.
+        """The request in parts of at most ``size``.
 
         >>> request = TraceRequest("q", first=3, size=5, prompt=Prompt("?"), seed=70, sampling=Sampling())
         >>> [(part.first, part.size, part.seed) for part in request.split(2)]
         [(3, 2, 70), (5, 2, 72), (7, 1, 74)]
         """
-        if self.size <= size:
-            yield self
-            return
         for start in range(0, self.size, size):
-            yield self.part(start, min(size, self.size - start))
+            yield self if self.size <= size else self.part(start, min(size, self.size - start))
 
     def parts_with(self, held: Mapping[int, Completion]) -> Iterator["TraceRequest"]:
-        """In parts: every trace that is ``held``, by launch number, alone; together what is to be asked for."""
-        if not held:
-            yield self
-            return
-        for is_held, group in groupby(range(self.size), lambda offset: self.first + offset in held):
-            offsets = list(group)
-            if is_held:
-                for offset in offsets:
-                    yield replace(self.part(offset, 1), reused=held[self.first + offset])
-            else:
-                yield self.part(offsets[0], len(offsets))
+        """The request in parts: each trace that is ``held``, by launch number, alone, and between them what is not."""
+        start = 0
+        for offset in range(self.size if held else 0):
+            if (trace := held.get(self.first + offset)) is not None:
+                if start < offset:
+                    yield self.part(start, offset - start)
+                yield replace(self.part(offset, 1), reused=trace, settling=True)
+                start = offset + 1
+        if start < self.size:
+            yield self.part(start, self.size - start) if start else self
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """No server can be reached, or none serves: why, since when, when one is asked again, when the run gives up."""
+    """A time in which no server can be reached, or none serves, and when the run gives up."""
 
     error: SamplerError
     since_s: float  # ago
@@ -160,7 +152,7 @@ class Outage:
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether nobody is there; else servers answer, and with errors alone."""
+        """Whether no server is there; else they answer, with errors alone."""
         return isinstance(self.error, UnreachableError)
 
 
@@ -168,11 +160,11 @@ class Fetcher:
     """Fetches traces from one or several servers, request by request.
 
     A trace is given up after ``tries``, the second of which waits about ``backoff`` seconds, every further one twice
-    as long. Without ``patience_s`` an outage lasts as long as the caller waits.
+    as long. Without ``patience_s`` an outage lasts as long as the caller waits, as it does in a gateway.
     """
 
     shares_prompts = False
-    """Whether several traces come with one prompt though the reply does not tell the tokens of each."""
+    """Whether a request is for several traces also where the reply does not tell the tokens of each."""
 
     def __init__(
         self,
@@ -187,13 +179,9 @@ class Fetcher:
         seed: int = 0,
     ) -> None:
         self.pool = EndpointPool(samplers, max_n, rpm=rpm, tpm=tpm)
-        self.faults = self.pool.faults
-        """What went wrong, and how often."""
-        self.lengths = TokenEstimator()
-        self.unknown_traces = 0
-        """Traces of failures of unknown cost."""
-        self.outage: SamplerError | None = None
-        """The latest error while no server can be reached."""
+        self.faults, self.lengths = self.pool.faults, TokenEstimator()
+        self.unknown_traces = 0  # of failures of unknown cost
+        self.outage: SamplerError | None = None  # the latest error while no server can be reached
         self._tries, self._backoff, self._patience_s = tries, backoff, patience_s
         self._random = random.Random(seed)
         self._active: Counter[str] = Counter()  # requests under way, by question
@@ -205,12 +193,11 @@ class Fetcher:
         self._failing_models: set[str] = set()  # of which it was said that others take their launches
 
     def requests(self, request: TraceRequest, *, several: bool) -> Iterator[TraceRequest]:
-        """The request in parts, each for those who take all of its launches: as large as servers take, where there may
-        be ``several`` traces in one."""
+        """The request in parts whose launches the same servers take, as large as they take where ``several`` may go in
+        one."""
         max_n = 1
         if several:
-            now = asyncio.get_running_loop().time()
-            endpoints = self.pool_for(request.prompt).endpoints
+            now, endpoints = asyncio.get_running_loop().time(), self.pool_for(request.prompt).endpoints
             max_n = max([endpoint.max_n_for(request.prompt.sender, now) for endpoint in endpoints])
         if len(self.pool.endpoints) == 1:
             yield from request.split(max_n)
@@ -230,14 +217,13 @@ class Fetcher:
         else:
             return None
         next_try_s = min(endpoint.wait_s(now) for endpoint in self.pool.endpoints)
-        answered = any(endpoint.answered for endpoint in self.pool.endpoints)
-        timeless = self._patience_s is None or not answered  # a first contact ends by its tries
-        gives_up_s = None if timeless else max(0.0, (self._patience_s or 0.0) - (now - since))
+        gives_up_s = None
+        if self._patience_s is not None and any(endpoint.answered for endpoint in self.pool.endpoints):
+            gives_up_s = max(0.0, self._patience_s - (now - since))  # else a first contact, which ends by its tries
         return Outage(error, now - since, next_try_s, gives_up_s)
 
     @property
     def served(self) -> bool:
-        """Whether a request ever succeeded."""
         return self._served_at > -math.inf
 
     def not_coming(self, *, draining: bool) -> SamplerError | None:
@@ -245,11 +231,11 @@ class Fetcher:
         return self.outage if draining else None
 
     def pool_for(self, prompt: Prompt) -> EndpointPool:
-        """The servers of the model that a prompt names; of the only one, where it names none."""
+        """The servers of the model that a prompt names, or all."""
         return self.pool if prompt.body is None else self.pool.of_model(str(prompt.body.get("model")))
 
     def failed(self, pool: EndpointPool, error: SamplerError, seconds: float, traces: int) -> bool:
-        """Take note of an attempt that failed after so many seconds; whether it is charged."""
+        """Count an attempt that failed after so many seconds; whether it is charged."""
         charged = may_have_sampled(error, seconds, pool.shortest_s)
         if charged or (pool.shortest_s is None and _may_hide_traces(error)):
             self.unknown_traces += traces
@@ -258,14 +244,14 @@ class Fetcher:
         return charged
 
     def remember(self, trace: StoredTrace, first: int = 0) -> None:
-        """Take note of how long a trace took before the run was resumed; the first endpoint has the place ``first``."""
+        """Learn from a trace of the run before it was resumed; the first endpoint has the place ``first``."""
         if trace.error is None and trace.part is None and trace.seconds:
             self.pool.delivered(trace.seconds)
             for endpoint in self.pool.endpoints:
                 endpoint.served |= first + endpoint.number == trace.endpoint
 
     def refusal(self, pool: EndpointPool) -> BusyError | None:
-        """Why nothing is sent to a gateway's servers now: the cost of all that they were sent last is not known."""
+        """The error of a gateway's request that is not sent, since the last ones came to nothing at an unknown cost."""
         if pool.unknown_traces < MOST_UNKNOWN_TRACES:
             return None
         now = asyncio.get_running_loop().time()
@@ -358,7 +344,7 @@ class Fetcher:
             await receiver.delivered(request, completions)
 
     async def _unless_drained(self, waiting: Coroutine[Any, Any, T]) -> T | None:
-        """What is waited for; ``None`` as soon as nothing more is to be sent."""
+        """Wait for something; ``None`` as soon as nothing more is to be sent."""
         if self._draining:
             waiting.close()
             return None
@@ -375,12 +361,12 @@ class Fetcher:
     async def attempt(
         self, endpoint: Endpoint, request: TraceRequest, receiver: "Settlement | None" = None
     ) -> list[Completion] | SamplerError | None:
-        """One attempt: what came, or what went wrong in a way that may pass or concerns this request alone.
+        """One attempt: what came, or an error that may pass or concerns this request alone.
 
-        ``None`` where it cannot be paid for; without a ``receiver`` it is. Its place at the endpoint is taken first:
-        others pick theirs meanwhile.
+        ``None`` where it cannot be paid for; without a ``receiver`` it is.
         """
         clock = asyncio.get_running_loop().time
+        # Its place is taken first: others pick theirs while it is paid for.
         entry, tokens, out, sent = endpoint.begin(request.size, clock()), None, False, math.inf
         try:
             if receiver is not None and not await receiver.opened(request):
@@ -410,15 +396,14 @@ class Fetcher:
             endpoint.end(request.size, entry, tokens, clock())
 
     def _note_oddities(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
-        """Take note of what a reply leaves out, claims or brings unasked."""
-        untold = over = surplus = 0
+        """Count what a reply leaves out, claims or brings unasked."""
+        request.estimated = request.claimed_more = request.surplus = 0
         for completion in completions:
-            untold += TokenEstimator.needs_estimate(completion)
-            over += completion.claimed_more
-            surplus += completion.surplus
-        request.estimated, request.claimed_more, request.surplus = untold, over, surplus
-        names = ("tokens estimated", "usage over the limit", "choices that nobody asked for")
-        for name, number in zip(names, (untold, over, surplus), strict=True):
+            request.estimated += TokenEstimator.needs_estimate(completion)
+            request.claimed_more += completion.claimed_more
+            request.surplus += completion.surplus
+        counts = request.estimated, request.claimed_more, request.surplus
+        for name, number in zip(ODDITIES, counts, strict=True):
             if number:
                 self.faults[name] += number
 
@@ -430,9 +415,9 @@ class Fetcher:
     def _learn(
         self, endpoint: Endpoint, pool: EndpointPool, request: TraceRequest, received: int, reason: SamplerError | None
     ) -> None:
-        """Traces came. A smaller request that succeeds proves the limit that a larger one was refused for.
+        """Learn from a reply: a smaller request that succeeds proves the limit that a larger one was refused for.
 
-        Those that another model gave than the one whose turn it was are counted, and it is said when that begins.
+        Traces of another model than the one whose turn it was are counted, with a warning when that begins.
         """
         now, seconds = asyncio.get_running_loop().time(), request.seconds
         LOGGER.info("%s: %d of %d traces after %.2f s", request.question, received, request.size, seconds)
@@ -455,10 +440,7 @@ class Fetcher:
     async def _on_refused(
         self, request: TraceRequest, error: RefusedError, endpoint: Endpoint, receiver: "Settlement"
     ) -> bool:
-        """Fewer at a time, where several were asked for; else the question's own fault, or everybody's.
-
-        Whether there is another try: at another model.
-        """
+        """Ask for fewer at a time, where several were asked for; else whether another model is asked."""
         endpoint.answered = True
         if error.status in FATAL_STATUSES:
             receiver.released(request, error)
@@ -475,7 +457,7 @@ class Fetcher:
     async def _may_retry(
         self, request: TraceRequest, error: SamplerError, receiver: "Settlement", begun: float, waiting_since: float
     ) -> bool:
-        """Settle a failed attempt; False where there is no other."""
+        """Settle a failed attempt; whether there is another."""
         if self.failed(self.pool_for(request.prompt), error, request.seconds, request.size):
             request.tries += 1
             enough = request.tries >= self._tries or request.lost + 1 >= self._tries
@@ -503,7 +485,7 @@ class Fetcher:
         return True
 
     async def _declined(self, request: TraceRequest, error: SamplerError, receiver: "Settlement") -> bool:
-        """The model will not take a request, and nothing was paid: whether another one can; else it is given up."""
+        """Give up a request that its model will not take, and for which nothing was paid, unless another model can."""
         if not self.pool.takers(request.turn, request.attempt + 1):
             await receiver.given_up(request, error)
             return False
@@ -512,7 +494,7 @@ class Fetcher:
         return True
 
     def _check_outage(self, error: UnreachableError, request: TraceRequest) -> None:
-        """Nobody is there: wrong from the start, or gone for too long."""
+        """Raise where a server that cannot be reached was never there, or is gone for too long."""
         now, pool = asyncio.get_running_loop().time(), self.pool_for(request.prompt)
         self._outage_since = now if self._outage_since is None else self._outage_since
         if all(endpoint.failures for endpoint in pool.endpoints):
@@ -528,7 +510,7 @@ class Fetcher:
 
 
 class TokenEstimator:
-    """Fills in the tokens that a server did not tell: by the bytes of all that came, as many as elsewhere.
+    """Estimates the tokens that a server did not tell, by the bytes per token of all that came.
 
     A token counts as 4 bytes at most, and a trace as one token or more: what is not told is not free.
 
@@ -549,7 +531,7 @@ class TokenEstimator:
         return completion.tokens is None or (completion.prompt_tokens is None and completion.size is not None)
 
     def counted(self, completions: Sequence[Completion], prompt: Prompt, max_tokens: int) -> list[Completion]:
-        """The same traces, each with its tokens; those of the prompt with the first, which is read once for all."""
+        """The traces, each with its tokens; those of the prompt with the first, as it is read once for all."""
         counted: list[Completion] = []
         for place, completion in enumerate(completions):
             tokens, prompt_tokens, cached_tokens = completion.tokens, completion.prompt_tokens, completion.cached_tokens
@@ -571,17 +553,15 @@ class TokenEstimator:
         return counted
 
     def prompt_tokens(self, prompt: Prompt) -> int:
-        """The tokens of a prompt."""
         return self._estimate(prompt.max_tokens)
 
     def _estimate(self, size: int) -> int:
-        """The tokens of so many bytes."""
         per_token = self._bytes / self._tokens if self._tokens and self._bytes else BYTES_PER_TOKEN
         return max(1, math.ceil(size / min(MOST_BYTES_PER_TOKEN, max(1.0, per_token))))
 
 
 def may_have_sampled(error: SamplerError, seconds: float = 0.0, shortest_s: float | None = None) -> bool:
-    """Whether an attempt that failed after so many seconds is charged: the server may have made and billed traces.
+    """Whether an attempt that failed after so many seconds is charged, as the module's table says.
 
     ``shortest_s`` is what the shortest trace took that was delivered there; ``None`` before any was.
 
@@ -598,7 +578,7 @@ def may_have_sampled(error: SamplerError, seconds: float = 0.0, shortest_s: floa
 
 
 def _may_hide_traces(error: SamplerError) -> bool:
-    """Whether a status may come of a server that has sampled: a proxy's, or one after seconds of work."""
+    """Whether an error has a status that a proxy says of a server that has sampled, or a server after some work."""
     return error.status is not None and error.status >= 500 and error.status != UNAVAILABLE
 
 
@@ -613,9 +593,7 @@ def most_unknown_traces(budget: Budget) -> int:
 
 
 def backoff_seconds(failures: int, backoff: float, jitter: float) -> float:
-    """Seconds until the next try: doubling, jittered (``jitter`` in [0, 1)).
-
-    Retry-After is kept by the endpoint, which nobody asks before.
+    """Seconds until the next try: doubling, jittered (``jitter`` in [0, 1)); endpoints keep to Retry-After themselves.
 
     >>> backoff_seconds(3, 0.5, jitter=0.5)
     2.0
@@ -624,11 +602,7 @@ def backoff_seconds(failures: int, backoff: float, jitter: float) -> float:
 
 
 def fault_name(error: SamplerError) -> str:
-    """A fault's name in the log.
-
-    >>> fault_name(BusyError("slow down", status=429)), fault_name(ReplyError("half a body"))
-    ('429', 'broken reply')
-    """
+    """The name under which an error is counted among the faults."""
     if isinstance(error, UnreachableError):
         return "unreachable"
     if isinstance(error, RefusedError):

@@ -1,11 +1,11 @@
 """What is paid for, written down: opened before an attempt is sent, ended with what it cost.
 
-In memory, for runs that nobody resumes; in a run's store (:class:`RunLedger`); in a gateway's store
-(:class:`pets.gateway.ledger.GatewayLedger`). :func:`pets.testing.check_ledger` holds them all to the laws below.
+In memory, in a run's store (:class:`RunLedger`) or in a gateway's (:class:`pets.gateway.ledger.GatewayLedger`);
+:func:`pets.testing.check_ledger` holds them all to the laws below.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -20,7 +20,7 @@ from pets.types import Launch, Usage
 
 
 class Ledger:
-    """Where attempts are written down; this one keeps nothing: the allocator's budget is all there is to keep.
+    """Where attempts are written down; this one keeps nothing, for runs that nobody resumes.
 
     The laws of every ledger:
 
@@ -42,50 +42,48 @@ class Ledger:
         """Write what is left."""
 
     async def admit(self, problem: Problem) -> None:
-        """A question arrived; traces of it will follow. Returns when it is durable."""
+        """Write down a question that arrived; returns when it is durable."""
 
     async def opened(self, request: TraceRequest) -> None:
-        """An attempt is about to be sent; ``BudgetError`` where it cannot be paid for."""
+        """Reserve an attempt that is about to be sent; ``BudgetError`` where it cannot be paid for."""
 
     async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """The traces of an attempt came: all of its launches, or the first, where the others were released."""
+        """Write down the traces of an attempt: of all its launches, or of the first, where the others were released."""
 
     def lost(self, request: TraceRequest, usage: Usage) -> None:
-        """An attempt came to nothing and may have been sampled: ``usage`` is charged for each launch."""
+        """Charge ``usage`` for each launch of an attempt that came to nothing and may have been sampled."""
 
     def released(self, request: TraceRequest) -> None:
-        """Nothing was sampled: those launches of the request that are open are given back, and cost nothing."""
+        """Give back the launches of a request that are open: nothing was sampled."""
 
     def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """Nobody waits any more for an attempt: charged at what the traces cost that came of it, at all that is held
-        where none did."""
+        """Charge an attempt that nobody waits for: at the cost of the traces that came, else at all that is held."""
 
     def cancelled(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """An attempt was cancelled, because its question is settled or nobody waits for it any more: charged at what
-        was written of each trace. What is delivered at once after it is written with it, or neither is."""
+        """Charge an attempt that was cancelled at what was written of each trace. What is delivered at once after it is
+        written with it, or neither is."""
 
     async def given_up(self, traces: Sequence[StoredTrace]) -> None:
-        """Launches of which attempts were lost are not tried again: as traces that failed, at what is charged already.
-        Returns when they are durable."""
+        """Write down launches that are not tried again as traces that failed, at what their lost attempts were charged;
+        returns when they are durable."""
 
     def choose(self, question: str, answer_type: str) -> None:
-        """How a question is read has been chosen from its first traces: written before them, or with them."""
+        """Write how a question is read, as chosen from its first traces: before them, or with them."""
 
     def begin_wave(self, wave: int) -> None:
-        """Launches of the wave of that number follow."""
+        """Write the number of the wave whose launches follow."""
 
     def answered(self, question: str) -> None:
-        """A stream's question was answered, and its answer handed over."""
+        """Note that the answer of a stream's question was handed over."""
 
 
 @dataclass(slots=True)
 class _Transaction:
-    """What the next transaction writes, and what those wait for whose writes these are."""
+    """What the next transaction writes; ``over`` is what those wait for whose writes these are."""
 
     over: asyncio.Future[None]
     problems: list[Problem] = field(default_factory=list)
-    launched: list[Launch] = field(default_factory=list)
-    holds: list[int] = field(default_factory=list)
+    launched: dict[Launch, int] = field(default_factory=dict)  # with what is held for each
     traces: list[StoredTrace] = field(default_factory=list)
     charged: list[tuple[Launch, int]] = field(default_factory=list)
     dropped: set[Launch] = field(default_factory=set)
@@ -103,7 +101,8 @@ class _Transaction:
         if self.chosen:
             run.set_answer_types(self.chosen)
         dropped = sorted(self.dropped)
-        run.write(self.launched, self.traces, held=self.holds, charged=self.charged, dropped=dropped)
+        held = list(self.launched.values())
+        run.write(list(self.launched), self.traces, held=held, charged=self.charged, dropped=dropped)
         if self.answered:
             run.mark_answered(self.answered)
         if self.jobs or self.dropped_jobs:
@@ -113,8 +112,7 @@ class _Transaction:
 class RunLedger(Ledger):
     """A run's store, by group commit: a write returns when the transaction that holds it is on disk.
 
-    One thread writes. What arrives while it does waits for the next transaction, so many traces share one, and none
-    waits longer than two transactions take. The event loop never touches the disk.
+    One thread writes; what arrives while it does shares the next transaction. The event loop never touches the disk.
     """
 
     def __init__(self, run: Run) -> None:
@@ -139,14 +137,12 @@ class RunLedger(Ledger):
             thread.shutdown()
 
     async def admit(self, problem: Problem) -> None:
-        """As :meth:`Ledger.admit`; what cannot be kept is refused alone, not with all that is written beside it."""
-        self._run.check(problem)
+        self._run.check(problem)  # what cannot be kept is refused alone, not with all that is written beside it
         transaction = self._transaction()
         transaction.problems.append(problem)
         await asyncio.shield(transaction.over)
 
     async def opened(self, request: TraceRequest) -> None:
-        """As :meth:`Ledger.opened`; the allocator has reserved what is written here."""
         transaction = self._transaction()
         for launch, hold in zip(request.launches, request.holds, strict=True):
             if launch in self._charged:
@@ -154,8 +150,7 @@ class RunLedger(Ledger):
             elif launch in transaction.dropped:  # given back a moment ago
                 transaction.dropped.remove(launch)
             else:
-                transaction.launched.append(launch)
-                transaction.holds.append(hold)
+                transaction.launched[launch] = hold
             self._opened[launch] = hold
         try:
             await asyncio.shield(transaction.over)
@@ -164,11 +159,8 @@ class RunLedger(Ledger):
             raise
 
     async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """As :meth:`Ledger.delivered`; a launch that nothing was sent for is written with its trace, or not at all."""
-        if request.reused:
-            transaction = self._transaction()
-            transaction.launched += request.launches
-            transaction.holds += request.holds
+        if request.reused:  # nothing was sent for it: it is written with its trace, or not at all
+            self._transaction().launched.update(zip(request.launches, request.holds, strict=True))
         await asyncio.shield(self._write_traces(traces).over)
 
     def lost(self, request: TraceRequest, usage: Usage) -> None:
@@ -177,20 +169,17 @@ class RunLedger(Ledger):
         self._charged.update(launches)
 
     def released(self, request: TraceRequest) -> None:
-        """As :meth:`Ledger.released`; a launch that has lost an attempt stays at what that cost."""
         holds = {launch: self._opened.pop(launch) for launch in request.launches if launch in self._opened}
         if holds:
             transaction = self._transaction()
-            transaction.dropped.update(holds.keys() - self._charged)
+            transaction.dropped.update(holds.keys() - self._charged)  # the others stay at what they have lost
             transaction.charged += [(launch, -hold) for launch, hold in holds.items() if launch in self._charged]
 
     def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
-        """As :meth:`Ledger.abandoned`: traces are kept without a vote; launches of an attempt that is in flight stay in
-        the store."""
         if traces:
             self._write_traces([replace(trace, error=LOST) for trace in traces])
-        else:
-            self._forget(request.question, request.first, request.size)
+        else:  # they stay open in the store
+            self._forget(request.launches)
 
     def cancelled(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         self._write_traces(traces)
@@ -202,24 +191,21 @@ class RunLedger(Ledger):
         self._transaction().chosen.append((question, answer_type))
 
     def begin_wave(self, wave: int) -> None:
-        """As :meth:`Ledger.begin_wave`: written with its first launches, or before them."""
         self._transaction().wave = wave
 
     def answered(self, question: str) -> None:
-        """As :meth:`Ledger.answered`: written with what comes next."""
         self._transaction().answered.append(question)
 
     def _write_traces(self, traces: Sequence[StoredTrace]) -> _Transaction:
         transaction = self._transaction()
         transaction.traces += traces
         for trace in traces:
-            self._forget(trace.question, trace.number)
+            self._forget([Launch(trace.question, trace.number)])
         return transaction
 
-    def _forget(self, question: str, first: int, size: int = 1) -> None:
-        """Launches of a question are over, or left to another process."""
-        for number in range(first, first + size):
-            launch = Launch(question, number)
+    def _forget(self, launches: Iterable[Launch]) -> None:
+        """Forget launches that are over, or left to another process."""
+        for launch in launches:
             self._opened.pop(launch, None)
             self._charged.discard(launch)
 
@@ -232,7 +218,7 @@ class RunLedger(Ledger):
         return self._next
 
     async def _write_all(self) -> None:
-        """Transactions until nothing is left to write."""
+        """Write transactions until nothing is left to write."""
         loop = asyncio.get_running_loop()
         while (transaction := self._next) is not None:
             self._next = None

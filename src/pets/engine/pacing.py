@@ -1,9 +1,9 @@
 """How much of a run is in flight, how long it may take, and when it ends before its budget does.
 
 On a live server a question's traces are raced (:mod:`pets.core.race`): ``concurrency`` is the only cap of their width,
-and ``hurry`` says how many of them may turn out not to be needed. Where nobody says, it is a little above 0 if every
-server is known to stop when a request is cancelled, or can be seen to, and else 0: nothing is cancelled. It is 0 from
-then on, too, once a server is seen to go on.
+and ``hurry`` says how many of them may turn out not to be needed. By default it is a little above 0 if every server is
+known to stop when a request is cancelled, or can be seen to, and 0 from then on where one is seen to go on; else it is
+0: nothing is cancelled.
 
 Batch jobs bring nothing back one by one: their budget is spent in a few waves, each decided from all before it. The
 unit of time is the mean trace's; the slowest of a wave takes s = 1.25 of them. With U = max(1, B / c) for B traces of
@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
-from pets.core.policy import Policy
+from pets.core.policy import IndexPolicy, Policy
 from pets.core.prior import OPEN_SLOTS, STRENGTHS, LearnedPrior
 from pets.core.waves import ENDS, HORIZONS, Mixture, SequentialDesign
-from pets.engine.fetch import Fetcher, most_unknown_traces
-from pets.engine.progress import ProgressMonitor, no_vote_reason
+from pets.engine.fetch import FATAL_STATUSES, Fetcher, most_unknown_traces
+from pets.engine.progress import expected_so_far, no_vote_reason
 from pets.engine.question import Outcome, excerpt_of, outcome_of
 from pets.errors import BusyError, FirstTracesError, PetsError, RefusedError, SamplerError
 from pets.samplers import Sampler
@@ -47,6 +47,9 @@ REFUSALS_BEFORE_END = 3  # of different questions before anything came back: the
 MAX_FIRST_TRACES = 20
 BUDGET_SHARE = 10  # the first traces are a tenth of the budget at most
 FEWEST_TRACES = 3  # one odd trace of a small budget stops nothing
+TARGET_GROWTH = 1.02  # of a run, after which its target is looked at again
+SETTLED_GROWTH, SETTLED_FROM = 1.2, 8  # the same of a run without one, and the traces per question from which on
+LEAST_GAIN = 1e-3  # of self-consistency that further traces might bring, for a run to go on
 RACE_TAIL = 2.0  # mean traces' times that a race takes longer than all traces at once, about
 SLOWEST_TRACE = 1.25  # of a wave; in times of the mean one
 ENOUGH_WAVES = 12  # nearly as good as a look after every trace
@@ -65,10 +68,8 @@ async def hurry_of(hurry: float | None, samplers: Iterable[Sampler], usual: floa
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a batch is spread over time.
-
-    ``traces`` are B, ``concurrency`` is c; ``waves`` at most, 0 where traces are ``raced`` or all asked for at once.
-    """
+    """How a batch is spread over time: ``traces`` are B, ``concurrency`` is c; in ``waves`` at most, 0 where traces are
+    ``raced`` or all asked for at once."""
 
     concurrency: int
     questions: int = 0
@@ -77,26 +78,24 @@ class Pace:
     raced: bool = False
 
     @property
-    def uniform_times(self) -> float:
-        """How long all traces at once take, in mean traces' times."""
+    def _uniform_times(self) -> float:
         return max(1.0, self.traces / self.concurrency) - 1 + SLOWEST_TRACE
 
     @property
     def trace_times(self) -> float:
-        """How long the run takes, in mean traces' times."""
-        if self.waves:
-            return self.uniform_times + SLOWEST_TRACE * (self.waves - 1)
-        return self.uniform_times + (RACE_TAIL if self.raced else 0.0)
+        """The time of the run, in mean traces' times."""
+        more = SLOWEST_TRACE * (self.waves - 1) if self.waves else RACE_TAIL * self.raced
+        return self._uniform_times + more
 
     @property
     def times_as_long(self) -> float:
-        """How many times as long as all traces at once the run takes."""
-        return self.trace_times / self.uniform_times
+        """The time of the run in times of all traces at once."""
+        return self.trace_times / self._uniform_times
 
     def points_given_up(self, options: int | None = None) -> float:
         """Points of expected self-consistency that the waves cost, against a look after every trace.
 
-        Nothing is known of the questions beforehand: any degree of agreement is as likely as the others.
+        Any degree of agreement is taken for as likely as the others, for nothing is known of the questions beforehand.
 
         >>> [round(Pace(64, 10, 60, waves).points_given_up(options=4), 1) for waves in (1, 2, 4, 8)]
         [4.4, 1.7, 0.6, 0.1]
@@ -113,10 +112,6 @@ def pace_of(policy: Policy, traces: int, questions: int, concurrency: int, *, ne
 
     A single question has one wave, for there is nothing to allocate, unless the run ``needs_feedback`` all the same: to
     stop at a target, or to learn what traces cost.
-
-    >>> from pets.policies.okg import OKG
-    >>> [pace_of(OKG(waves=waves), 60, 10, 64).waves for waves in (0, 4)]
-    [0, 4]
     """
     waves = policy.waves if questions > 1 or needs_feedback else min(1, policy.waves)
     return Pace(concurrency, questions, traces, waves, raced=not (waves or policy.blind))
@@ -135,7 +130,7 @@ def _doubts(slots: int, waves: int) -> tuple[Floats, Floats]:
 
 
 class Ending(NamedTuple):
-    """Why a run launches nothing more. With an ``error`` it gives no answers, and raises when nothing is in flight."""
+    """Why a run launches nothing more; one with an ``error`` raises it when nothing is in flight."""
 
     reason: str
     error: PetsError | None = None
@@ -145,8 +140,7 @@ class Ending(NamedTuple):
 class FirstTraces:
     """How the first ``size`` traces of a run were read, and whether more may go out.
 
-    ``keep_going`` goes on whatever they say. Without ``alone`` they need not go out before all others: a first wave
-    of batch jobs is as large as it is.
+    ``keep_going`` goes on whatever they say; without ``alone``, as in batch jobs, others go out beside them.
     """
 
     size: int
@@ -159,7 +153,7 @@ class FirstTraces:
 
     @classmethod
     def of(cls, budget: Budget, *, keep_going: bool = False, alone: bool = True) -> "FirstTraces":
-        """As many as the budget allows, each at the price of the dearest, and a few of a small one.
+        """The first traces of a run: a share of the budget, each at the price of the dearest, and a few of a small one.
 
         >>> [FirstTraces.of(Budget(total)).size for total in (5000, 160, 8)]
         [20, 16, 3]
@@ -179,7 +173,7 @@ class FirstTraces:
         return not self.passed and 2 * (self.outcomes.total() - self.outcomes["read"]) > self.size
 
     def count(self, trace: StoredTrace, type_name: Callable[[], str]) -> None:
-        """Take note of a trace that came back, or failed; ``type_name`` says how its question's answers are read."""
+        """Count a trace that came back, or failed; ``type_name`` says how its question's answers are read."""
         outcome = outcome_of(trace)
         self.outcomes[outcome] += 1
         if outcome == "unreadable":
@@ -189,42 +183,36 @@ class FirstTraces:
             self._excerpts[outcome] = excerpt_of(trace.text)
 
     def count_stored(self, run: RunView, type_name: Callable[[], str]) -> None:
-        """Take note of the traces of an earlier time; texts are read only where the run will not go on.
-
-        Those that failed tell of the server as it was then.
-        """
+        """Count the traces of an earlier process, but for those that failed: these tell of the server at that time."""
         for trace in run.traces(texts=False):
             if trace.error is None and trace.part is None:
                 self.count(trace, type_name)
-        if self.failed:
+        if self.failed:  # else no text is read
             for trace in islice((trace for trace in run.traces() if trace.part is None), self.size):
                 if trace.text:
                     self._excerpts.setdefault(outcome_of(trace), excerpt_of(trace.text))
 
     def error(self, max_tokens: int | None) -> FirstTracesError:
-        """What went wrong, in one line with what to do about it, and one of the traces."""
+        """What went wrong, what to do about it, and one of the traces."""
         bad = [(outcome, number) for outcome, number in self.outcomes.most_common() if outcome != "read"]
-        seen = self.outcomes.total()
         words = {
-            "unreadable": f"traces hold no answer that `{self._answer_type}` can read",
-            "failed": f"traces failed ({self._error.rstrip('.')})",
+            "unreadable": f"hold no answer that `{self._answer_type}` can read",
+            "failed": f"failed ({self._error.rstrip('.')})",
         }
-        counts = " and ".join(
-            f"{number} of {seen} {words.get(outcome) or f'traces were {no_vote_reason(outcome, max_tokens)[0]}'}"
-            for outcome, number in bad
-        )
+        parts = list[str]()
+        for outcome, number in bad:
+            became = words.get(outcome) or f"were {no_vote_reason(outcome, max_tokens)[0]}"
+            parts.append(f"{number} of {self.outcomes.total()} traces {became}")
         worst = bad[0][0]
-        return FirstTracesError(
-            f"{counts}: {no_vote_reason(worst, max_tokens)[1]}, or go on as it is with --keep-going.",
-            self._excerpts.get(worst, ""),
-        )
+        remedy = f"{no_vote_reason(worst, max_tokens)[1]}, or go on as it is with --keep-going."
+        return FirstTracesError(f"{' and '.join(parts)}: {remedy}", self._excerpts.get(worst, ""))
 
 
 class StopRules:
     """Ends a run: :meth:`ending` says why, once there is a reason.
 
-    ``first_traces`` are read before others go out. ``monitor`` looks whether ``ids`` have all that they need.
-    ``max_tokens`` is the token limit of a trace, for the words of an error.
+    ``first_traces`` are read before others go out. A batch of ``ids`` ends once it meets its ``target``, or is settled.
+    ``max_tokens`` of a trace is for the words of an error.
     """
 
     def __init__(
@@ -232,26 +220,23 @@ class StopRules:
         allocator: Allocator,
         fetcher: Fetcher,
         first_traces: FirstTraces,
-        monitor: ProgressMonitor,
         ids: list[str],
+        target: float | None = None,
         max_tokens: int | None = None,
     ) -> None:
-        self.drained = False
-        """Whether the run was told to end."""
-        self.enough: Literal["target", "settled"] | None = None
-        """Why the questions have all that they need, once they do."""
-        self.turned_away = False
-        """True once the server refused a run that never had a trace: requests in flight cost nothing."""
+        self.drained = False  # whether the run was told to end
+        self.enough: Literal["target", "settled"] | None = None  # why the questions have all that they need
+        self.turned_away = False  # whether the server refused a run that never had a trace: what is in flight is free
         self.first_traces = first_traces
-        self.failures: dict[str, SamplerError] = {}
-        """The last error of questions that were given up, or of which a trace was."""
-        self._allocator, self._fetcher = allocator, fetcher
-        self._monitor, self._ids, self._max_tokens = monitor, ids, max_tokens
+        self.failures: dict[str, SamplerError] = {}  # the last one of each question
+        self._allocator, self._fetcher, self._ids = allocator, fetcher, ids
+        self._target, self._max_tokens = target, max_tokens
+        self._next_look = 0.0  # at whether the questions have enough, in traces
         self._refused: set[str] = set()  # questions
         self._losses: SamplerError | None = None
 
     def begin(self) -> None:
-        """The run begins, or goes on: what failed before is not held against it."""
+        """Forget what failed before, as the run begins or goes on."""
         self._losses, self._fetcher.unknown_traces = None, 0
 
     def drain(self, *, on: bool = True) -> None:
@@ -273,12 +258,29 @@ class StopRules:
         if self.drained:
             return Ending("drained")
         if self._ids and self.enough is None:
-            self.enough = self._monitor.ending(self._allocator, self._ids)
+            self.enough = self._have_enough()
         return None if self.enough is None else Ending(self.enough)
+
+    def _have_enough(self) -> Literal["target", "settled"] | None:
+        """Look whether the target is met, a question without a vote counting as wrong, or nothing is left to gain for a
+        policy that learns where to spend; whoever spends evenly means to."""
+        allocator, target, traces = self._allocator, self._target, self._allocator.told
+        learns = isinstance(allocator.policy, IndexPolicy) and allocator.policy.learns
+        settled_from = SETTLED_FROM * len(self._ids)
+        first = settled_from if target is None else len(self._ids)
+        if traces < max(self._next_look, first) or not (learns or target):
+            return None
+        self._next_look = (SETTLED_GROWTH if target is None else TARGET_GROWTH) * traces + 1
+        seen = expected_so_far(allocator, self._ids)
+        if target is not None and seen.consistency >= target:
+            return "target"
+        return "settled" if traces >= settled_from and learns and seen.to_gain < LEAST_GAIN else None
 
     def failed(self, question: str, error: SamplerError) -> None:
         """Remember why traces did not come; a run whose failures may have cost too much sends no new request."""
         self.failures[question] = error
+        if error.status in FATAL_STATUSES:
+            self.turn_away()
         lost = self._fetcher.unknown_traces
         if self._losses is None and lost >= most_unknown_traces(self._allocator.budget):
             self._losses = BusyError(
@@ -289,8 +291,8 @@ class StopRules:
             self._fetcher.drain()
 
     def refused(self, question: str, error: RefusedError) -> None:
-        """A question was refused; raises where the request itself is wrong, whatever it asks."""
-        if self._fetcher.served or self._allocator.told:  # the server takes such requests
+        """Raise where several questions are refused and nothing came: the request is wrong, whatever it asks."""
+        if self._allocator.told:  # the server takes such requests
             return
         self._refused.add(question)
         if len(self._refused) >= min(REFUSALS_BEFORE_END, len(self._ids) or REFUSALS_BEFORE_END):
@@ -298,15 +300,14 @@ class StopRules:
             raise error
 
     def turn_away(self) -> None:
-        """The server refuses the run outright."""
+        """The server refuses the run outright: its key, its model, or every question."""
         self.turned_away = not self._fetcher.served and not self._allocator.told
 
 
 class Pacing:
     """How many traces may be in flight, and when the next wave begins.
 
-    Unless the user said how much to hurry, a run goes on with hurry 0 once a server is seen to go on with what was
-    cancelled: that would be paid for as a whole.
+    Unless the user said how much to hurry, a run hurries no more once a server goes on with what was cancelled.
     """
 
     def __init__(self, wiring: "Wiring", pace: Pace, *, hurry_said: bool = False) -> None:
@@ -328,7 +329,7 @@ class Pacing:
         return min(room, first.size - first.outcomes.total() - in_flight)  # until it is known how the run begins
 
     def asked(self) -> None:
-        """Launches were asked for: keep in the ledger which wave is under way."""
+        """Keep in the ledger which wave is under way, once launches were asked for."""
         allocator = self._allocator
         if self._pace.waves and (wave := (allocator.wave, allocator.waves_left)) != self._wave:
             self._wave = wave
@@ -339,7 +340,5 @@ class Pacing:
         allocator = self._allocator
         if not self._pace.waves or allocator.waves_left or self._questions.in_flight or self._used_up:
             return False
-        if not self._costs.can_launch() or not allocator.budget.expected:
-            return False
-        self._used_up = True
-        return allocator.next_wave(extra=True)
+        self._used_up = self._costs.can_launch() and allocator.budget.expected > 0
+        return self._used_up and allocator.next_wave(extra=True)

@@ -1,15 +1,14 @@
-"""How good the answers are by now: certificates and expected self-consistency; a run in a few numbers, and in words:
-how many answers there are, why others are missing, why one is uncertain, as far as something can be done about it.
-"""
+"""How good the answers are by now: certificates and expected self-consistency; a run in a few numbers and in words."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from heapq import nsmallest
 from html import escape
 from itertools import chain, combinations
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal, NamedTuple
 
 from pets._extras import require
@@ -17,12 +16,12 @@ from pets.answers.text import Text
 from pets.core.allocator import Allocator
 from pets.core.certificate import Decision, decision_certificate, expected_share, prior_deviation
 from pets.core.money import Currency, amount_words
-from pets.core.policy import IndexPolicy, Policy
+from pets.core.policy import Policy
 from pets.core.prior import BatchFit
 from pets.core.tally import Tally
 from pets.core.weighted import ConfidenceSpread
 from pets.engine.fetch import Outage
-from pets.engine.question import Answer, Outcome
+from pets.engine.question import ANSWER_FIELDS, Answer, Outcome
 from pets.store import StoredTrace
 from pets.store.records import LOST
 
@@ -30,8 +29,6 @@ PROGRESS_QUESTIONS = 2000  # that a look while the run goes on takes
 WEIGHTED_PROGRESS_QUESTIONS = 200  # where votes are weighted: a certificate takes about 20 ms
 PRIOR_QUESTIONS = 20_000  # that a prior is learned from
 SHOWN_ANSWERS = 20  # in a notebook's table
-TARGET_GROWTH = 1.02  # of a run, after which its target is looked at again
-SETTLED_GROWTH, SETTLED_FROM = 1.2, 8  # the same of a run without one, and the traces per question from which on
 NORMAL_95 = 1.959963984540054
 NO_VOTE: tuple[Outcome, ...] = ("cut", "refused", "unreadable", "failed")
 MIN_VOTES = 3  # of a question, before they say whether its votes agree
@@ -43,15 +40,10 @@ DIFFERENT_SHARE = 0.8  # of votes for an answer of their own: nearly all are dif
 Doubt = Outcome | Literal["spelling", "cap", "near tie", "few traces"]
 CERTAIN = 0.95  # certificate from which a question is left alone
 FEW_VOTES = 8  # with fewer than these a close vote is no near tie yet
-LEAST_GAIN = 1e-3  # of self-consistency that further traces might bring, for a run to go on
 
 
 class Consistency(NamedTuple):
-    """The expected self-consistency of a run's answers and the ends of its 95 % interval.
-
-    >>> Consistency(0.93, 0.9, 0.96).low
-    0.9
-    """
+    """The expected self-consistency of a run's answers and the ends of its 95 % interval."""
 
     mean: float
     low: float
@@ -75,9 +67,7 @@ class ExpectedConsistency:
 
 
 class Certifier:
-    """Certificates of a batch, whose own decisions teach how its votes agree, and how their weights are spread.
-
-    A question is certified by the prior that the others teach."""
+    """Certificates of a batch: each question's by the prior that the decisions of the others teach."""
 
     def __init__(self, decisions: Iterable[Decision], zone: float = 0.0) -> None:
         batch = list(decisions)
@@ -99,9 +89,8 @@ class Certifier:
         return expected_share(map(self, decisions), prior_deviation(states))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # a run's summary and its answers ask for the same one
 def _fitted(tallies: tuple[tuple[Tally, int], ...]) -> BatchFit:
-    """The prior of a batch; its summary and its answers ask for the same one."""
     return BatchFit(dict(tallies))
 
 
@@ -122,55 +111,25 @@ def expected_so_far(allocator: Allocator, questions: Sequence[str]) -> ExpectedC
     sample = sampled(questions, WEIGHTED_PROGRESS_QUESTIONS if weighs else PROGRESS_QUESTIONS)
     seen = [allocator.decision(id) for id in sample]
     decisions = [replace(decision, tally=replace(decision.tally, mean_tokens=0.0)) for decision in seen]
-    certify = Certifier(decisions, allocator.policy.zone)
-    certificates = [certify(decision) for decision in decisions]
-    hardest = sorted(zip(sample, certificates, strict=True), key=lambda row: row[1])[:5]
-    answered = sum(bool(decision.tally.counts) for decision in decisions) / len(decisions)
-    doubts = [1.0 - chance for id, chance in zip(sample, certificates, strict=True) if not allocator.stopped(id)]
-    to_gain = sum(doubts) / len(certificates)
-    return ExpectedConsistency(sum(certificates) / len(certificates), answered, tuple(hardest), to_gain)
+    certificates = list(map(Certifier(decisions, allocator.policy.zone), decisions))
+    rows = list(zip(sample, certificates, strict=True))
+    return ExpectedConsistency(
+        consistency=sum(certificates) / len(rows),
+        answered=sum(bool(decision.tally.counts) for decision in decisions) / len(rows),
+        hardest=tuple(nsmallest(5, rows, key=itemgetter(1))),
+        to_gain=sum(1.0 - certificate for id, certificate in rows if not allocator.stopped(id)) / len(rows),
+    )
 
 
 def policy_certificate(policy: Policy, decision: Decision) -> float:
-    """P(the answer is the vote over infinitely many traces) under a policy's own belief and zone.
-
-    >>> from pets.core.tally import Tally
-    >>> decided, open_race = Decision(Tally((9, 1))), Decision(Tally((5, 4)))
-    >>> policy_certificate(Policy(), decided) > policy_certificate(Policy(), open_race)
-    True
-    """
+    """P(the answer is the vote over infinitely many traces) under a policy's own belief and zone."""
     return decision_certificate(decision, policy.belief, zone=policy.zone)
-
-
-@dataclass(slots=True)
-class ProgressMonitor:
-    """Looks at a run as it grows: is its ``target`` met, and is anything left that more traces could gain?
-
-    The latter is asked of policies that learn where to spend; whoever spends evenly means to.
-    """
-
-    target: float | None = None
-    _next_look: float = field(default=0.0)
-
-    def ending(self, allocator: Allocator, questions: Sequence[str]) -> Literal["target", "settled"] | None:
-        """Why the run may end, ``None`` while it goes on; a question without a vote counts as wrong."""
-        weighs_gain = isinstance(allocator.policy, IndexPolicy) and allocator.policy.learns
-        first, growth = (1, TARGET_GROWTH) if self.target is not None else (SETTLED_FROM, SETTLED_GROWTH)
-        if allocator.told < max(self._next_look, first * len(questions)) or not (weighs_gain or self.target):
-            return None
-        self._next_look = growth * allocator.told + 1
-        seen = expected_so_far(allocator, questions)
-        if self.target is not None and seen.consistency >= self.target:
-            return "target"
-        many = allocator.told >= SETTLED_FROM * len(questions)
-        return "settled" if many and weighs_gain and seen.to_gain < LEAST_GAIN else None
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """How a run goes. ``rate`` is traces per second since it began or was resumed; ``outage`` says
-    why no server can be reached now. It is in its ``wave``-th of at most ``waves``, 0 where there are none, which
-    costs so many points of expected self-consistency against one trace at a time."""
+    """How a run goes. ``rate`` is traces per second since it began or was resumed. It is in its ``wave``-th of at most
+    ``waves``, 0 where there are none; ``points_given_up`` of expected self-consistency are what these cost."""
 
     questions: int
     traces: int
@@ -199,14 +158,13 @@ class Snapshot:
 class Solution:
     """How a run went; ``answered`` of ``questions`` got a vote. In a notebook it shows its answers as a table.
 
-    ``consistency`` is the expected self-consistency with its interval, for the ``zone`` where there is one.
-    ``lost`` launches were in flight at a kill: charged, and among ``failed``. ``complete`` is False where it was
-    stopped before its end. ``answers`` holds every question's where they were asked for. ``models`` counts the traces
-    that each model of a mixture gave; it is empty where one model was asked. ``reused`` counts the traces that other
-    runs had paid for, by run; they are among ``traces``, and in ``spent`` at what they cost then. A run is ``settled``
-    where further traces would have changed next to nothing, and the rest of its budget was kept.
-    ``cancelled`` traces were in flight when their questions were settled, and are in ``spent`` at what was written of
-    them.
+    ``consistency`` is the expected self-consistency with its interval, for the ``zone`` where there is one. ``lost``
+    launches were in flight at a kill: charged, and among ``failed``. ``cancelled`` traces were in flight when their
+    questions were settled, and are in ``spent`` at what was written of them. ``reused`` counts those that other runs
+    had paid for, by run; they are among ``traces``, and in ``spent`` at what they cost then. ``models`` counts the
+    traces of each model of a mixture. ``complete`` is False where the run was stopped before its end; it is ``settled``
+    where further traces would have changed next to nothing, and the rest of its budget was kept. ``answers`` holds
+    every question's where they were asked for.
     """
 
     run: int | None
@@ -239,8 +197,8 @@ class Solution:
 
     def to_pandas(self) -> Any:
         """A DataFrame of pandas with a row for every answer."""
-        columns = [column.name for column in fields(Answer)]
-        return require("pandas", "pandas").DataFrame([answer.to_plain() for answer in self.answers], columns=columns)
+        rows = [answer.to_plain() for answer in self.answers]
+        return require("pandas", "pandas").DataFrame(rows, columns=list(ANSWER_FIELDS))
 
     def __repr__(self) -> str:
         run = "" if self.run is None else f" of run {self.run}"
@@ -251,30 +209,26 @@ class Solution:
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first answers as a table."""
-        shown, columns = self.answers[:SHOWN_ANSWERS], ["id", "answer", "certificate", "traces", "votes"]
-        rows = [[a.id, a.answer or "", f"{a.certificate:.3f}", a.traces, vote_words(a)] for a in shown]
-        if self.accuracy is not None:
-            columns.append("right")
-            rows = [[*row, {True: "yes", False: "no", None: ""}[a.right]] for a, row in zip(shown, rows, strict=True)]
+        """The first answers as a table, for a notebook."""
+        shown, right = self.answers[:SHOWN_ANSWERS], {True: "yes", False: "no", None: ""}
+        columns = ["id", "answer", "certificate", "traces", "votes", "right"]
+        rows = [[a.id, a.answer or "", f"{a.certificate:.3f}", a.traces, vote_words(a), right[a.right]] for a in shown]
+        if self.accuracy is None:
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
         hidden = len(self.answers) - len(shown)
         more = f"<p>and {hidden:,} more in <code>.answers</code></p>" if hidden else ""
         return f"<p>{escape(repr(self)[1:-1])}</p>{html_table(columns, rows)}{more}"
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table for a notebook; every cell is escaped, since texts come from files and servers.
-
-    >>> html_table(["id"], [["a<b"]])
-    '<table><thead><tr><th>id</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
-    """
+    """A table for a notebook; every cell is escaped, since texts come from files and servers."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def vote_words(answer: Answer) -> str:
-    """Who got how many votes."""
+    """The votes of an answer, such as "3 x B, 1 x C"."""
     return ", ".join(f"{votes:g} x {form}" for form, votes in answer.votes.items())
 
 
@@ -283,15 +237,11 @@ class TraceTotals:
 
     def __init__(self, price: Currency | None) -> None:
         self.failed = self.lost = self.cancelled = self.tokens = self.prompt_tokens = 0
-        self.reused: Counter[int] = Counter()
-        """Traces that other runs paid for, by run."""
-        self._reused_tokens = self._reused_picodollars = 0
-        self.given: Counter[int] = Counter()
-        """Traces that came back, by model."""
-        self._picodollars, self._price = 0, price
+        self.reused: Counter[int] = Counter()  # traces that other runs paid for, by run
+        self.given: Counter[int] = Counter()  # traces that came back, by model
+        self._price, self._picodollars, self._reused_tokens, self._reused_picodollars = price, 0, 0, 0
 
     def add(self, trace: StoredTrace) -> None:
-        """Add a trace that came back, failed or was cancelled."""
         self.failed += trace.error is not None
         self.lost += trace.error == LOST
         self.cancelled += trace.part is not None
@@ -307,11 +257,11 @@ class TraceTotals:
 
     @property
     def cost(self) -> float | None:
-        """In dollars, where a price is known."""
+        """What the traces cost in dollars, where a price is known."""
         return None if self._price is None else self._picodollars / 1e12
 
     def reused_words(self, traces: int) -> str:
-        """Which runs paid for some of the run's ``traces``, and what those had cost; nothing where none did."""
+        """A sentence on the runs that paid for some of these ``traces``, and what those had cost; empty for none."""
         if not self.reused:
             return ""
         runs = ", ".join(f"run {run} ({reused:,})" for run, reused in sorted(self.reused.items()))
@@ -325,17 +275,10 @@ class TraceTotals:
 
 @dataclass(slots=True)
 class AnswerSummary:
-    """Counts over the answers that were handed out, one by one.
-
-    ``distinct`` answers were seen among the ``votes`` of questions that have a few of them.
-
-    >>> summary = AnswerSummary.of([Answer("q1", "4", {"4": 2}, traces=2), Answer("q2", traces=3, no_answer=3, cut=3)])
-    >>> summary.answered, summary.questions, summary.cut
-    (1, 2, 3)
-    """
+    """Counts over answers; ``distinct`` ones were seen among the ``votes`` of questions that have a few of them."""
 
     questions: int = 0
-    asked: int = 0  # those of them with a trace
+    asked: int = 0  # questions with a trace
     answered: int = 0
     traces: int = 0
     failed: int = 0
@@ -354,22 +297,17 @@ class AnswerSummary:
 
     @classmethod
     def of(cls, answers: Iterable[Answer]) -> "AnswerSummary":
-        """Of all answers at once."""
         summary = cls()
         for answer in answers:
             summary.add(answer)
         return summary
 
     def add(self, answer: Answer) -> None:
-        """Count one more."""
         self.questions += 1
         self.asked += answer.traces > 0
         self.answered += answer.answer is not None
-        self.traces += answer.traces
-        self.failed += answer.failed
-        self.cut += answer.cut
-        self.refused += answer.refused
-        self.unreadable += answer.unreadable
+        for name in ("traces", *NO_VOTE):
+            setattr(self, name, getattr(self, name) + getattr(answer, name))
         if answer.right is not None:
             self.judged += 1
             self.judged_answered += answer.answer is not None
@@ -394,12 +332,11 @@ class AnswerSummary:
 
     @property
     def no_vote_share(self) -> float:
-        """The share of traces that cast no vote."""
         return (self.cut + self.refused + self.unreadable + self.failed) / max(1, self.traces)
 
     @property
     def disagrees(self) -> bool:
-        """Whether nearly every vote is for an answer of its own: they were not read as they should be, or are open."""
+        """Whether nearly every vote is for an answer of its own: the answers are read by a wrong type, or are open."""
         return self.votes >= MIN_VOTES_IN_ALL and self.distinct >= DIFFERENT_SHARE * self.votes
 
 
@@ -427,16 +364,14 @@ def levels_words(levels: Mapping[str, tuple[int, int]]) -> str:
 
 
 def likely_merge(answer: Answer) -> str:
-    """Two names of its votes that may be one answer, where joining them could change or firm up the vote; else empty.
+    """Two answers of a question that may be one, where joining them could change or firm up its vote; else empty.
 
     All words of the one stand in the other; numbers and letters are never two spellings of one.
 
     >>> likely_merge(Answer("q", "Mandarin", {"Mandarin": 23, "Mandarin Chinese": 18}, 0.8))
     '"Mandarin" and "Mandarin Chinese": 23 votes against 18'
-    >>> likely_merge(Answer("q", "Paris", {"Paris": 5, "Rome": 4}, 0.6))
-    ''
     """
-    if answer.certificate >= SETTLED or len(answer.votes) < 2:
+    if answer.certificate >= SETTLED:
         return ""
     names = sorted(answer.votes, key=lambda name: -answer.votes[name])[:MAX_NAMES]
     words = {name: frozenset((Text().canonical(name) or "").split()) for name in names}
@@ -468,13 +403,10 @@ def no_vote_words(
     limit_option: str = "--max-tokens",
     answer_option: str = "--answer",
 ) -> str:
-    """How many traces cast no vote, of which kind, and what to do about most of them; empty where all voted.
+    """How many traces cast no vote, why, and what to do about most of them; empty where all voted.
 
     >>> no_vote_words(Answer("q1", traces=800, cut=274), 9000)
     '274 of 800 traces (34 %) cast no vote: cut at 9,000 tokens; raise --max-tokens.'
-    >>> no_vote_words(Answer("q1", traces=2, unreadable=1, failed=1), None)
-    '2 of 2 traces (100 %) cast no vote: 1 without an answer that could be read, 1 failed; \
-choose how answers are read with --answer.'
     """
     numbers = {outcome: number for outcome in NO_VOTE if (number := getattr(counted, outcome))}
     if not numbers:
@@ -483,16 +415,16 @@ choose how answers are read with --answer.'
     percent = "under 1" if 100 * total < traces else f"{100 * total / traces:.0f}"
     reasons = {outcome: no_vote_reason(outcome, max_tokens, limit_option, answer_option) for outcome in numbers}
     several = (f"{number:,} {reasons[outcome][0]}" for outcome, number in numbers.items())
-    worst = max(numbers, key=numbers.__getitem__)
-    kinds = ", ".join(several) if len(numbers) > 1 else reasons[worst][0]
-    noun = "trace" if traces == 1 else "traces"
-    return f"{total:,} of {traces:,} {noun} ({percent} %) cast no vote: {kinds}; {reasons[worst][1]}."
+    kinds, remedy = reasons[max(numbers, key=numbers.__getitem__)]
+    if len(numbers) > 1:
+        kinds = ", ".join(several)
+    return f"{total:,} of {amount_words(traces, 'traces')} ({percent} %) cast no vote: {kinds}; {remedy}."
 
 
 def no_vote_reason(
     outcome: Outcome, max_tokens: int | None, limit_option: str = "--max-tokens", answer_option: str = "--answer"
 ) -> tuple[str, str]:
-    """What became of a trace that cast no vote, and what to do; options are named as where the user sets them."""
+    """Why traces cast no vote, and what to do about it; options are named as where the user sets them."""
     limit = "the server's own limit" if max_tokens is None else f"{max_tokens:,} tokens"
     reasons = {
         "cut": (f"cut at {limit}", f"raise {limit_option}" if max_tokens else "give the server a longer context"),
@@ -505,8 +437,6 @@ def no_vote_reason(
 def doubt_of(answer: Answer, cap: int | None) -> Doubt | None:
     """Why an answer is uncertain; ``None`` where it is not. No question gets more than ``cap`` traces.
 
-    >>> doubt_of(Answer("q", "4", {"4": 9}, 0.99, traces=9), 64) is None
-    True
     >>> doubt_of(Answer("q", "4", {"4": 1}, 0.6, traces=9, no_answer=8, cut=7, failed=1), 64)
     'cut'
     >>> doubt_of(Answer("q", "Mandarin", {"Mandarin": 9, "Mandarin Chinese": 8}, 0.6, traces=17), 64)
@@ -529,11 +459,7 @@ def doubt_of(answer: Answer, cap: int | None) -> Doubt | None:
 
 
 def doubt_words(doubt: Doubt, max_tokens: int | None, cap: int | None, run: int) -> str:
-    """The doubt of some questions, and what can be done about it.
-
-    >>> doubt_words("cap", 512, 64, 3)
-    'at the most traces that a question may get, 64; raise --max-traces'
-    """
+    """Why some answers are uncertain, and what can be done about it."""
     words = {
         "spelling": f"split between spellings of what may be one answer; try pets runs reread {run} --answer text",
         "cap": f"at the most traces that a question may get, {cap}; raise --max-traces",

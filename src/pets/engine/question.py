@@ -1,16 +1,16 @@
 """One question while it is asked: texts become classes, classes votes, and votes the one :class:`Answer`.
 
-A trace keeps its own canonical *form*; the allocator is told the *label* of the form's class. For most answer types
-both are the same string. Where forms can turn out to be one answer later (``1/2`` and a formula that comes to it), a
-question's classes grow as traces come back, and merges of classes that both had votes are handed to the allocator.
+A trace keeps its canonical *form*; the allocator is told the *label* of the form's class, for most answer types the
+same string. Where forms can turn out to be one answer later (``1/2`` and a formula that comes to it), classes grow as
+traces come back, and the allocator is told which of them have merged.
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -41,11 +41,9 @@ from pets.types import Launch, Question, Verdict
 
 Certify = Callable[[Decision], float]
 Compare = Callable[["OpenQuestion", str, str], Awaitable[tuple[bool, float]]]
-"""Whether two forms of a question are the same, and the processor seconds that it took to say so."""
-
+"""Compares two forms of a question: whether they are the same, and the processor seconds that this took."""
 TraceReader = Callable[[Completion, AnswerType], Reading | None]
-"""The answer of a trace; ``None`` where it was cut."""
-
+"""Reads the answer of a trace; ``None`` where it was cut."""
 Keep = Literal["nothing", "totals", "traces"]
 """What is kept of an open question: nothing, what its answer needs, or every trace."""
 Outcome = Literal["read", "cut", "refused", "unreadable", "failed"]
@@ -54,39 +52,32 @@ UNREAD = "unread"
 """The finish of a trace whose reading took too long: it is read again when its run is resumed."""
 EXCERPT_CHARS = 300
 CANCELLED_FOR_TWICE_THE_DOUBT = 15  # traces
-
 MAX_IDLE_QUESTIONS = 4096  # of a batch, that stay open with nothing in flight; a batch may have millions
-MISSING = ""  # a launch of the warm-up that is not back, or failed; no form is empty
 
 cached_answer_type = lru_cache(maxsize=1024)(make_answer_type)
 
 
 def answer_type_of(problem: Problem, override: str | AnswerType | None = None) -> AnswerType:
-    """How a question's answers are read: as ``override`` says, else as the question says.
-
-    ``auto`` overrides no type that a question names itself.
-    """
-    own = _made(problem.answer_type)
-    named = own if override is None else _made(override)
-    if isinstance(named, Auto) and own != Auto():  # what auto has chosen for a question is its own type, too
-        named = own
+    """How a question's answers are read: as ``override`` says, but for ``auto``, or as the question itself says."""
+    named = named_type(problem.answer_type if override is None else override)
+    if isinstance(named, Auto) and (own := named_type(problem.answer_type)) != Auto():
+        named = own  # what auto has chosen for a question is its own type, too
     return named.settled(words_of(problem), problem.options) if isinstance(named, Auto) else named
 
 
-def _made(answer: str | AnswerType) -> AnswerType:
+def named_type(answer: str | AnswerType) -> AnswerType:
+    """The answer type of this name, or itself."""
     return cached_answer_type(answer) if isinstance(answer, str) else answer
 
 
 def words_of(problem: Problem) -> str:
-    """The question itself: the last that is said in its prompt."""
+    """The last message of a question's prompt: the question itself."""
     content = problem.prompt.content
     return content if isinstance(content, str) else content[-1].content
 
 
 def chosen_for(problem: Problem, texts: Iterable[str], override: str | AnswerType | None = None) -> Problem:
-    """The question with the type that ``auto`` chooses for it from the texts of its first traces.
-
-    As it is where it needs no choice, or where none of them states an answer.
+    """The question with the type that ``auto`` chooses from the texts of its first traces, where one states an answer.
 
     >>> chosen_for(Problem("q", Prompt.question("What is 2 + 2?"), "auto"), ["It is 4."]).answer_type
     'auto:type=number'
@@ -98,12 +89,12 @@ def chosen_for(problem: Problem, texts: Iterable[str], override: str | AnswerTyp
 
 
 def instructions(problems: Iterable[Problem], override: str | AnswerType | None = None) -> set[str]:
-    """What :func:`instructed` adds to questions."""
+    """The instructions that :func:`instructed` adds to questions."""
     return {answer_type_of(problem, override).instruction for problem in problems if problem.prompt.bare} - {""}
 
 
 def instructed(problem: Problem, override: str | AnswerType | None = None) -> Problem:
-    """The question with its answer type's instruction, where it is a bare question."""
+    """A bare question with its answer type's instruction; any other as it is."""
     if not problem.prompt.bare:
         return problem
     return replace(problem, prompt=problem.prompt.instructed(answer_type_of(problem, override).instruction))
@@ -120,11 +111,7 @@ def prompt_of(problem: Problem, system: str | None) -> Prompt:
 
 
 def outcome_of(trace: StoredTrace) -> Outcome:
-    """What became of a trace.
-
-    >>> outcome_of(StoredTrace("q", 0, "42")), outcome_of(StoredTrace("q", 1, finish="length"))
-    ('read', 'cut')
-    """
+    """Whether a trace was read, else why not: failed, refused, cut or unreadable."""
     if trace.error is not None:
         return "failed"
     if trace.answer is not None:
@@ -135,11 +122,7 @@ def outcome_of(trace: StoredTrace) -> Outcome:
 
 
 def excerpt_of(text: str) -> str:
-    """A trace's text, short enough to be shown: its beginning and its end.
-
-    >>> excerpt_of("a" * 200 + "b" * 200).count("a")
-    147
-    """
+    """The beginning and the end of a trace's text, short enough to be shown."""
     text = text.strip()
     if len(text) <= EXCERPT_CHARS:
         return text
@@ -152,18 +135,16 @@ class Answer:
     """One question's outcome, the same for every verb.
 
     ``answer`` is what most traces of the winning class wrote, the earliest of equals; ``canonical`` the form that was
-    compared. ``votes`` name each class as its traces wrote it, too.
-    ``certificate`` is the probability that ``answer`` is the vote over infinitely many traces, weighted where the
-    votes that decided were; with a ``zone``, that no other answer is ahead of it by more. ``votes`` are in the order
-    of first launch. ``traces`` were paid for; of them ``no_answer`` cast no vote: ``failed`` never came, ``cut`` were
-    at their token limit, ``refused`` by the server's filter, ``unreadable`` for the answer type. ``cost`` is in
-    dollars, where a price is known. ``warmup`` is the pattern of the first four traces. ``text`` is the surest trace
-    that gave the answer; where there is none, a part of one that gave none. ``complete`` is True where the policy had
-    all that it wanted of the question. ``right`` says whether the answer is ``gold``, where that can be told.
-    ``error`` says why a question was given up, or not asked at all. ``read_as`` is the answer type that ``auto`` chose,
-    ``level`` the question's own.
-    ``cancelled`` traces are not among ``traces``: they were in flight when the question was settled; what was written
-    of them is in ``tokens`` and ``cost``.
+    compared. ``votes`` name each class as its traces wrote it, in the order of first launch. ``certificate`` is the
+    probability that ``answer`` is the vote over infinitely many traces, weighted where the votes that decided were;
+    with a ``zone``, that no other answer is ahead of it by more. ``traces`` were paid for; of them ``no_answer`` cast
+    no vote: ``failed`` never came, ``cut`` were at their token limit, ``refused`` by the server's filter,
+    ``unreadable`` for the answer type. ``cancelled`` ones were in flight when the question was settled, and are not
+    among ``traces``; what was written of them is in ``tokens`` and ``cost``, which is in dollars where a price is
+    known. ``warmup`` is the pattern of the first four traces. ``text`` is the surest trace that gave the answer; where
+    there is none, a part of one that gave none. ``complete`` is True where the policy had all that it wanted of the
+    question. ``right`` says whether the answer is ``gold``, where that can be told. ``error`` says why a question was
+    given up, or not asked at all. ``read_as`` is the answer type that ``auto`` chose, ``level`` the question's own.
     """
 
     id: str
@@ -207,32 +188,24 @@ LEFT_OUT = frozenset({"gold", "right", "error", "zone", "read_as", "level"})  # 
 
 
 class BestTrace(NamedTuple):
-    """The surest trace of a form of answer, the first launched of equals."""
+    """The surest trace of a form of answer; ``rank`` puts the surest first, of equals the first launched."""
 
-    form: str
-    number: int
-    confidence: float
+    rank: tuple[float, int]
     text: str
 
-
-@lru_cache(maxsize=1 << 12)
-def _shared(forms: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    """The same tuple for the same forms: a million questions begin with the few that there are."""
-    return forms
+    @property
+    def number(self) -> int:
+        return -self.rank[1]
 
 
 @lru_cache(maxsize=1 << 14)
 def _reading_of_short(answer_type: AnswerType, text: str) -> Reading | None:
-    """What a short text answers, read once: short answers come again and again."""
+    """The answer of a short text, kept because short answers come again and again."""
     return answer_type.read(text)
 
 
 def reading_of(answer_type: AnswerType, text: str, finish: str, ignore: Iterable[str] = ()) -> Reading | None:
-    """The answer of a trace: what it calls, but for fields to ``ignore``, or what it says; one that was cut gave none.
-
-    >>> reading_of(Choice(), "The answer is (B).", "stop").form, reading_of(Choice(), "The answer is (B).", "length")
-    ('B', None)
-    """
+    """The answer of a trace: what it says, or calls, but for fields to ``ignore``; one that was cut gave none."""
     if is_cut(finish):
         return None
     return reading_of_calls(answer_type, text, ignore) if finish == TOOL_CALLS else answer_type.read(text)
@@ -253,14 +226,13 @@ class QuestionTotals:
     cost: int = 0  # picodollars, where a price is known
     excerpt: str = ""  # of a trace without an answer, until one has one
     lost: int = 0  # attempts that were charged and tried again
-    best: tuple[BestTrace, ...] = ()
+    best: dict[str, BestTrace] = field(default_factory=dict)  # by form
     spellings: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     """By form and spelling: how many traces, and the number of the first, with a minus."""
-    warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
+    warmup: dict[int, str | None] = field(default_factory=dict)  # forms of those of the first four that came, by number
 
     def add(self, trace: StoredTrace, confidence_kind: str | None, price: Currency | None = None) -> None:
-        """Count a trace that came back, failed or was cancelled; ``confidence_kind`` is the confidence by which a trace
-        is sure."""
+        """Count a trace that came back, failed or was cancelled; ``confidence_kind`` says which traces are surest."""
         self.prompt_tokens += trace.prompt_tokens
         self.cost += 0 if price is None else price.cost(trace)
         self.lost += trace.wasted
@@ -274,24 +246,17 @@ class QuestionTotals:
             setattr(self, outcome, getattr(self, outcome) + 1)
             if not self.best and not self.excerpt:
                 self.excerpt = excerpt_of(trace.text)
-        if trace.number < K0:
-            forms = [*self.warmup, *[MISSING] * (trace.number + 1 - len(self.warmup))]
-            forms[trace.number] = MISSING if trace.error is not None else trace.answer
-            self.warmup = _shared(tuple(forms))
+        if trace.number < K0 and trace.error is None:
+            self.warmup[trace.number] = trace.answer
         if (form := trace.answer) is None:
             return
-        sure = 0.0 if trace.confidences is None else float(getattr(trace.confidences, confidence_kind or "tail"))
+        confidence = 0.0 if trace.confidences is None else float(getattr(trace.confidences, confidence_kind or "tail"))
         self.excerpt = ""
         spelling = form if trace.spelling is None else trace.spelling
         count, first = self.spellings.get((form, spelling), (0, -trace.number))
         self.spellings[form, spelling] = count + 1, max(first, -trace.number)
-        mine = BestTrace(form, trace.number, sure, trace.text)
-        for place, best in enumerate(self.best):
-            if best.form == form:
-                if (sure, -trace.number) > (best.confidence, -best.number):
-                    self.best = (*self.best[:place], mine, *self.best[place + 1 :])
-                return
-        self.best = (*self.best, mine)
+        best = BestTrace((confidence, -trace.number), trace.text)
+        self.best[form] = max(best, self.best.get(form, best), key=attrgetter("rank"))
 
 
 UNCOUNTED = QuestionTotals()
@@ -301,9 +266,8 @@ UNCOUNTED = QuestionTotals()
 class OpenQuestion:
     """A question, what has come back for it, and how its texts are read: as ``answer`` says, else as the question says.
 
-    With ``keep_traces`` every trace is kept, else the totals alone. ``confidence_kind`` is the confidence by which a
-    trace is sure, ``price`` what traces cost in money; ``options`` the size of a closed answer set where neither the
-    question nor its answer type says. ``payer`` is for whom it is asked, ``reader`` reads answers that are no texts.
+    ``confidence_kind`` says which traces are surest, ``price`` what they cost, ``options`` the size of a closed answer
+    set where nothing else does. ``payer`` is for whom it is asked, ``reader`` reads answers that are no texts.
     """
 
     def __init__(
@@ -320,29 +284,25 @@ class OpenQuestion:
         payer: str = "",
         reader: TraceReader | None = None,
     ) -> None:
-        self.position, self.price = position, price
-        self.confidence_kind = confidence_kind
+        self.position, self.price, self.confidence_kind = position, price, confidence_kind
         self.totals = totals or QuestionTotals()
         self.traces: dict[int, StoredTrace] | None = {} if keep_traces else None
-        self.raw: dict[int, Mapping[str, Any]] = {}
-        """Choices as the server gave them, by launch, where every trace is kept."""
-        self.payer = payer
+        self.raw: dict[int, Mapping[str, Any]] = {}  # choices as the server gave them, where every trace is kept
+        self.payer, self._reader = payer, reader
         self.reading = asyncio.Lock()  # where reading takes its time, one batch of traces after the other
         self._merges: list[tuple[str, str]] = []
         self._joined: dict[str, str] = {}  # forms that a model has put into a class, with its name
-        self._reader = reader
         self.take(problem, answer)
         self.options = problem.options or self.answer_type.options or options
         self.compared_seconds = 0.0  # of processor time, that comparing its answers has taken
 
     @property
     def id(self) -> str:
-        """The question's id."""
         return self.problem.id
 
     @property
     def question(self) -> Question:
-        """What the allocator is told of it."""
+        """The question as the allocator knows it."""
         return Question(self.id, options=self.options)
 
     def take(self, problem: Problem, answer: str | AnswerType | None = None) -> None:
@@ -354,26 +314,26 @@ class OpenQuestion:
     @property
     def read_as(self) -> str | None:
         """The answer type that ``auto`` has chosen; ``None`` where another was named, or nothing is chosen yet."""
-        named, is_choice = _made(self.problem.answer_type), isinstance(self.answer_type, Choice)
+        named, is_choice = named_type(self.problem.answer_type), isinstance(self.answer_type, Choice)
         if not isinstance(named, Auto) or (named.type is None and not is_choice):
             return None
         return ("choice" if is_choice else named.type) if answer_type_of(self.problem) == self.answer_type else None
 
     def read(self, completions: Iterable[Completion]) -> list[Reading | None]:
         """The answer of each trace; one that was cut at its limit gave none."""
+        if self._reader is not None:
+            return [self._reader(completion, self.answer_type) for completion in completions]
         readings: list[Reading | None] = []
         keeps = self.answer_type.reads_at_once and self.answer_type.__hash__ is not None
         for completion in completions:
-            if self._reader is not None:
-                readings.append(self._reader(completion, self.answer_type))
-            elif keeps and completion.finish == "stop" and len(completion.text) <= MAX_CACHED_CHARS:
+            if keeps and completion.finish == "stop" and len(completion.text) <= MAX_CACHED_CHARS:
                 readings.append(_reading_of_short(self.answer_type, completion.text))
             else:
                 readings.append(reading_of(self.answer_type, completion.text, completion.finish))
         return readings
 
     async def classify(self, forms: Iterable[str | None], compare: Compare) -> None:
-        """Find the classes of forms. ``compare`` is awaited where no look decides, and while the question has time."""
+        """Find the classes of forms; ``compare`` is awaited where no look decides, and while the question has time."""
         if self._classes is None:
             return
         for form in forms:
@@ -415,7 +375,6 @@ class OpenQuestion:
         return self._classes.find(form)
 
     def _note_merges(self, form: str, merges: Iterable[tuple[str, str]]) -> None:
-        """Remember classes that have become one, and of which somebody may know the name."""
         self._merges += [(name, into) for name, into in merges if name != form]
 
     def pop_merges(self) -> list[tuple[str, str]]:
@@ -432,7 +391,6 @@ class OpenQuestion:
         return {form: self.label(form) for form in listed}
 
     def add(self, trace: StoredTrace) -> None:
-        """Count a trace that came back, failed or was cancelled."""
         if self.totals is not UNCOUNTED:
             self.totals.add(trace, self.confidence_kind, self.price)
         if self.traces is not None and trace.part is None:
@@ -442,29 +400,19 @@ class OpenQuestion:
     def warmup(self) -> int | None:
         """The pattern of the first four traces; none before they are there, or where one of them failed."""
         forms = self.totals.warmup
-        if len(forms) < K0 or MISSING in forms:
+        if len(forms) < K0:
             return None
-        return pattern(*count_votes([None if form is None else self.label(form) for form in forms]))
+        labels = [None if (form := forms[number]) is None else self.label(form) for number in range(K0)]
+        return pattern(*count_votes(labels))
 
     def best(self, answer: str | None, names: Mapping[str, str] | None = None) -> BestTrace | None:
-        """The trace that speaks best for an answer, over all forms of its class; ``names`` are the representatives."""
+        """The surest trace of an answer, over all forms of its class; ``names`` are the representatives."""
         names = self.representatives() if names is None else names
-        surest: BestTrace | None = None
-        for best in self.totals.best:
-            if names.get(best.form, best.form) == answer and (
-                surest is None or (best.confidence, -best.number) > (surest.confidence, -surest.number)
-            ):
-                surest = best
-        return surest
+        own = (best for form, best in self.totals.best.items() if names.get(form, form) == answer)
+        return max(own, key=attrgetter("rank"), default=None)
 
     def answer(
-        self,
-        verdict: Verdict,
-        certify: Certify,
-        *,
-        complete: bool,
-        error: str | None = None,
-        zone: float = 0.0,
+        self, verdict: Verdict, certify: Certify, *, complete: bool, error: str | None = None, zone: float = 0.0
     ) -> Answer:
         """The question's row: the verdict and its certificate, each class under its form that was launched first."""
         names, totals = self.representatives(), self.totals
@@ -473,14 +421,13 @@ class OpenQuestion:
             verdict = _renamed(verdict, names)
         answer, mean_tokens = verdict.answer, totals.tokens / verdict.traces if verdict.traces else 0.0
         best, warmup = self.best(answer, names), self.warmup
+        certificate = certify(Decision.of(verdict, self.options, mean_tokens))
         return Answer(
             id=self.id,
             answer=None if answer is None else shown.get(answer, answer),
             canonical=answer,
             votes={shown.get(name, name): int(votes) if votes.is_integer() else votes for name, votes in verdict.votes},
-            certificate=round(
-                raced_certificate(certify(Decision.of(verdict, self.options, mean_tokens)), totals.cancelled), 6
-            ),
+            certificate=round(raced_certificate(certificate, totals.cancelled), 6),
             traces=verdict.traces + totals.lost,
             no_answer=verdict.no_answer + totals.lost,
             failed=totals.failed + totals.lost,
@@ -510,29 +457,19 @@ class OpenQuestion:
             return None if form is None else False
         return answer == form or (answer_type.same_soon(answer, form) if answer_type.merges else False)
 
-    def prefix(self, *, raced: bool = False) -> list[StoredTrace]:
-        """The traces kept, in launch order, up to the first that is missing; all of them where nothing in it voted, or
-        they were ``raced``.
+    def verdict(self, *, weighted: bool = False, raced: bool = False) -> Verdict:
+        """The vote over the traces kept, in launch order up to the first that is missing, for one that somebody awaits.
 
         What finishes first is short, and short traces vote differently: a vote cut off by its deadline does not count
-        those that overtook others.
-        """
-        traces = self.traces or {}
-        prefix: list[StoredTrace] = []
-        while (trace := traces.get(len(prefix))) is not None:
-            prefix.append(trace)
-        if not raced and any(trace.answer is not None for trace in prefix):
-            return prefix
-        return [traces[number] for number in sorted(traces)]
-
-    def verdict(self, *, weighted: bool = False, raced: bool = False) -> Verdict:
-        """The vote over :meth:`prefix`, for a question that somebody waits for; over all that came where it was raced.
-
+        those that overtook others. It counts all where none before the gap voted, or they were ``raced``. Votes are
         ``weighted`` by confidence, unless a trace that voted has none.
         """
-        prefix = self.prefix(raced=raced)
-        labels = [None if trace.answer is None else self.label(trace.answer) for trace in prefix]
-        confidences = [0.0 if t.answer is None else t.trace(self.confidence_kind or "tail").confidence for t in prefix]
+        kept = self.traces or {}
+        traces = [kept[number] for number in takewhile(kept.__contains__, range(len(kept)))]
+        if raced or all(trace.answer is None for trace in traces):
+            traces = [kept[number] for number in sorted(kept)]
+        labels = [None if trace.answer is None else self.label(trace.answer) for trace in traces]
+        confidences = [0.0 if t.answer is None else t.trace(self.confidence_kind or "tail").confidence for t in traces]
         weighted = weighted and None not in confidences
         weights = confidence_weights(confidences) if weighted else [1.0] * len(labels)
         groups = weights_by_answer(labels, weights) if weighted else None
@@ -584,18 +521,14 @@ def raced_certificate(certificate: float, cancelled: int) -> float:
 
 def _renamed(verdict: Verdict, names: Mapping[str, str]) -> Verdict:
     """A verdict on classes by their names, in the order of first launch."""
-    votes: dict[str, float] = {}
-    for label, count in verdict.votes:
-        votes[names.get(label, label)] = votes.get(names.get(label, label), 0.0) + count
-    groups: dict[str, tuple[float, ...]] = {}
+    votes, groups = defaultdict[str, float](float), defaultdict[str, tuple[float, ...]](tuple)
+    for label, number in verdict.votes:
+        votes[names.get(label, label)] += number
     for label, group in verdict.weights or ():
-        groups[names.get(label, label)] = (*groups.get(names.get(label, label), ()), *group)
-    return replace(
-        verdict,
-        answer=None if verdict.answer is None else names.get(verdict.answer, verdict.answer),
-        votes=tuple(votes.items()),
-        weights=None if verdict.weights is None else tuple(groups.items()),
-    )
+        groups[names.get(label, label)] += group
+    answer = None if verdict.answer is None else names.get(verdict.answer, verdict.answer)
+    weights = None if verdict.weights is None else tuple(groups.items())
+    return replace(verdict, answer=answer, votes=tuple(votes.items()), weights=weights)
 
 
 def group_by_question(traces: Iterable[StoredTrace]) -> Iterator[tuple[str, list[StoredTrace]]]:
@@ -605,7 +538,7 @@ def group_by_question(traces: Iterable[StoredTrace]) -> Iterator[tuple[str, list
 
 
 def traces_of_each(problems: Iterable[Problem], traces: Iterable[StoredTrace]) -> Iterator[list[StoredTrace]]:
-    """The traces of each question, where they come in the order of the questions; none of one that has none."""
+    """The traces of each question, which come in the order of the questions; none where a question has none."""
     groups = group_by_question(traces)
     id, group = next(groups, ("", []))
     for problem in problems:
@@ -618,9 +551,8 @@ class OpenQuestions:
     """The questions that are asked, each with what has come back for it.
 
     ``answer`` replaces how questions say that they are read; ``options`` is the size of a closed answer set, by answer
-    type, for questions that do not say. ``confidence`` is the kind by which a trace is sure, ``price`` what
-    traces cost in money. ``keep`` says what is kept of each. ``problems`` are those of a batch: each is opened when it
-    is first launched, and closed while nothing of it is in flight where there are very many.
+    type, for questions that do not say; ``confidence``, ``price`` and ``keep`` hold for all. ``problems`` are those of
+    a batch: each is opened when it is first launched, and closed while nothing of it is in flight where there are many.
     """
 
     def __init__(
@@ -634,23 +566,18 @@ class OpenQuestions:
         problems: Sequence[Problem] = (),
     ) -> None:
         self.by_id: dict[str, OpenQuestion] = {}
-        self.idle: set[str] = set()
-        """Open questions of a stream or a gateway with nothing in flight."""
-        self.in_flight = 0
-        """Traces that are on their way; of submissions also those that wait for a place."""
-        self.totals: dict[str, QuestionTotals] = {}
-        """What answers need of each question, where it is kept."""
-        self.problems = list(problems)
-        """Those of a batch, each with the answer type that was chosen for it, once it is."""
+        self.idle: set[str] = set()  # open questions of a stream or a gateway with nothing in flight
+        self.in_flight = 0  # traces; of submissions also those that wait for a place
+        self.totals: dict[str, QuestionTotals] = {}  # by question, where they are kept
+        self.problems = list(problems)  # of a batch, each with the answer type that was chosen for it, once it is
         self.ids = list(map(attrgetter("id"), problems))
-        """Those of a batch's questions, in their order."""
         self._positions = dict(zip(self.ids, range(len(problems)), strict=True))
         self._answer, self._options = answer, dict(options or {})
         self._confidence, self._price, self._keep = confidence, price, keep
         self._in_flight: Counter[str] = Counter()  # by question
 
     def make(self, problem: Problem, position: int, totals: QuestionTotals | None = None) -> OpenQuestion:
-        """A question as this run reads it; it is open once it is given to :meth:`open`."""
+        """A question as this run reads it, to be opened by :meth:`open`."""
         spec = self._answer if isinstance(self._answer, str) else problem.answer_type
         return OpenQuestion(
             problem,
@@ -664,35 +591,29 @@ class OpenQuestions:
         )
 
     def open(self, question: OpenQuestion) -> None:
-        """Have a question served; nothing of it is in flight yet."""
         self.by_id[question.id] = question
         self.idle.add(question.id)
 
     def get(self, id: str) -> OpenQuestion:
         """An open question; one of a batch is opened when it is first asked for."""
-        question = self.by_id.get(id)
-        if question is None:
+        if id not in self.by_id:
             position = self._positions[id]
             totals = self.totals.setdefault(id, QuestionTotals()) if self._keep == "totals" else UNCOUNTED
-            question = self.by_id[id] = self.make(self.problems[position], position, totals)
-        return question
+            self.by_id[id] = self.make(self.problems[position], position, totals)
+        return self.by_id[id]
 
     def group(self, launches: Iterable[tuple[Launch, int]]) -> Iterator[tuple[OpenQuestion, range, list[int]]]:
         """Launches with what is held for each, by question; those of a question are numbered in a row."""
-        first: dict[str, int] = {}
-        holds: dict[str, list[int]] = {}
+        parts: dict[str, tuple[int, list[int]]] = {}
         for launch, hold in launches:
-            first.setdefault(launch.question, launch.number)
-            holds.setdefault(launch.question, []).append(hold)
-        for id, start in first.items():
-            yield self.get(id), range(start, start + len(holds[id])), holds[id]
+            parts.setdefault(launch.question, (launch.number, []))[1].append(hold)
+        for id, (first, holds) in parts.items():
+            yield self.get(id), range(first, first + len(holds)), holds
 
     def in_flight_of(self, id: str) -> int:
-        """How many of a question's traces are in flight."""
         return self._in_flight[id]
 
     def launched(self, question: OpenQuestion, traces: int) -> None:
-        """Traces of a question were launched."""
         self.idle.discard(question.id)
         self.in_flight += traces
         self._in_flight[question.id] += traces
@@ -722,7 +643,7 @@ class OpenQuestions:
             self.problems[question.position] = problem
 
     def labels_of(self, id: str, forms: list[str]) -> dict[str, str]:
-        """Name the classes of a batch's answers of an earlier run; those of the traces to come will join them."""
+        """Name the classes of a batch's earlier answers; those of the traces to come will join them."""
         position = self._positions[id]
         question = self.make(self.problems[position], position, UNCOUNTED)
         if question.answer_type.merges:

@@ -5,8 +5,8 @@ is ``unread``, casts no vote, keeps its text, and is read again when the run is 
 clock's, so that a busy machine loses no votes.
 
 A judge is a model that is asked whether a new answer is one that its question has already, on the account of the trace
-that gave it. What was held for the trace covers the request, its tokens are the trace's, and the
-trace is written down under the class that it joined: a run that goes on pays for no judgement twice.
+that gave it: what was held for the trace covers the request, and its tokens are the trace's. The trace is written down
+under the class that it joined, so that a run that goes on pays for no judgement twice.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from pets.answers.base import AnswerType, Reading
 from pets.answers.judge import Judge
 from pets.engine.arrivals import Wiring
 from pets.engine.fetch import Fetcher, fault_name, may_have_sampled
-from pets.engine.question import UNREAD, OpenQuestion, cached_answer_type, chosen_for, words_of
+from pets.engine.question import UNREAD, OpenQuestion, chosen_for, named_type, words_of
 from pets.errors import SamplerError
 from pets.prompts import TokenAlternatives, is_cut
 from pets.questions import Problem
@@ -52,9 +52,8 @@ FAILED = "error"  # how a reply that never came has finished
 class ReadingThreads:
     """Reads the answers of traces and finds out which of them are the same.
 
-    Long texts, and those of types that do not say that they read at once, are read in a thread and answers compared in
-    others, a text or a pair at a time. At most one job per question and per payer waits, so no payer can starve the
-    others.
+    Long texts, and those of types that do not read at once, are read in one thread and answers compared in two others,
+    a text or a pair at a time. One job of each payer waits at most, so no payer can starve the others.
     """
 
     def __init__(self) -> None:
@@ -62,7 +61,7 @@ class ReadingThreads:
         self._ends_at = float("inf")
 
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
-        """The answer of each trace, whose class is known then; one that was given up is ``UNREAD`` in the list."""
+        """The answer of each trace, its class found; one that was given up becomes ``UNREAD`` in ``completions``."""
         answer_type = question.answer_type
         long = not answer_type.reads_at_once or sum([len(c.text) for c in completions]) > LONG_READ_CHARS
         if not long and not answer_type.merges:
@@ -81,11 +80,10 @@ class ReadingThreads:
         return await self._in_turn("reading", question, lambda: chosen_for(question.problem, texts))
 
     def end_soon(self) -> None:
-        """The run is to end: what is still being read a second later is given up."""
+        """Give up what is still being read in a second, as the run is to end."""
         self._ends_at = min(self._ends_at, time.monotonic() + LAST_READING_S)
 
     async def _read_in_turn(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
-        """The answer of each trace, one after the other in the thread that reads."""
         readings: list[Reading | None] = []
         for index, completion in enumerate(completions):
             try:
@@ -118,10 +116,8 @@ class ReadingThreads:
     async def _in_turn(
         self, name: str, question: OpenQuestion, work: Callable[[], T], most_s: float | None = None
     ) -> T:
-        """What a piece of work comes to: one of each payer waits for the one thread of that ``name``.
-
-        Raises where it takes more than ``most_s`` seconds of the processor's time, or the run is to end before it.
-        """
+        """Do a piece of work in the one thread of that ``name``, for which one job of each payer waits; raises where it
+        takes more than ``most_s`` seconds of the processor's time, or the run is to end before it."""
         async with self._turn(name, question.payer), self._turn(name, None):
             job = _Job(name, work, most_s)
             outcome, look_s = asyncio.wrap_future(job.outcome), None if most_s is None else LOOK_S
@@ -139,10 +135,10 @@ class ReadingThreads:
 
 
 class TraceReading:
-    """Reads what traces say, and by what they vote: in threads, with a judge, by a type that a question's first choose.
+    """Reads the answers of traces as their question wants it: in threads, with a judge, by a type that is chosen first.
 
-    ``judge`` leads to the model that is asked which answers are the same, where there is one. ``soft_temperature`` is
-    that of the sampling where votes are soft.
+    ``judge`` fetches from the model that is asked which answers are the same, where there is one. ``soft_temperature``
+    is that of the sampling where votes are soft.
     """
 
     def __init__(self, wiring: Wiring, judge: Fetcher | None = None, soft_temperature: float | None = None) -> None:
@@ -151,7 +147,7 @@ class TraceReading:
         self.threads = ReadingThreads()
 
     async def read(self, question: OpenQuestion, completions: list[Completion]) -> list[Reading | None]:
-        """The answer of each trace; the traces are put at what they cost with their judgements."""
+        """The answer of each trace; ``completions`` are put at what they cost with their judgements."""
         if question.answer_type.chosen_from_traces:
             problem = await self.threads.choose(question, completions)
             if problem is not question.problem and question.answer_type.chosen_from_traces:  # no other came in between
@@ -165,10 +161,7 @@ class TraceReading:
     async def _join(
         self, question: OpenQuestion, completions: list[Completion], readings: Sequence[Reading | None]
     ) -> list[Reading | None]:
-        """The answers under the names of their classes; traces are put at what they cost with their judgements.
-
-        Broken off, the one whose judgement is out is at the most that this may cost.
-        """
+        """The answers under the names of their classes, as the judge says."""
         joined: list[Reading | None] = []
         async with question.reading:
             for index, reading in enumerate(readings):
@@ -190,7 +183,7 @@ class TraceReading:
             return form
         prompt, numbered = request
         completion, dearest = completions[index], Completion("", FAILED, judge.max_tokens, prompt.max_tokens)
-        completions[index] = _with_reply(completion, dearest)
+        completions[index] = _with_reply(completion, dearest)  # in case it is broken off while the judgement is out
         reply = await self._ask(judge, prompt, dearest)
         completions[index] = _with_reply(completion, reply)
         number = judge.verdict(reply.text, len(numbered))
@@ -199,7 +192,7 @@ class TraceReading:
         return numbered[number - 1] if number else form
 
     async def _ask(self, judge: Judge, prompt: Prompt, most: Completion) -> Completion:
-        """The reply; where there is none an empty one, with the ``most`` tokens that may have been used."""
+        """The judge's reply; where there is none an empty one, with the ``most`` tokens that may have been used."""
         assert self._judge is not None
         faults = self._wiring.fetcher.faults
         try:
@@ -216,11 +209,11 @@ class TraceReading:
 def soft_vote(
     alternatives: Sequence[TokenAlternatives], form: str, answer_type: AnswerType, temperature: float
 ) -> SoftVote | None:
-    """What a trace with the answer ``form`` might have said at its deciding token; ``None`` where none is known.
+    """The answers that a trace might have given at its deciding token, with their shares; ``None`` where none is known.
 
     Votes are not soft at a ``temperature`` of 0. The deciding token is the first that was not sure from what stands
-    before it, or that spells the answer: all traces of a question have it in common, up to words that they share.
-    Servers report probabilities before the temperature is applied (vLLM, llama.cpp), so it is applied here.
+    before it, or that spells the answer ``form``: all traces of a question have it in common, up to words that they
+    share. Servers report probabilities before the temperature is applied (vLLM, llama.cpp), so it is applied here.
 
     >>> from pets.answers.choice import Choice
     >>> logprobs = {" B": math.log(0.6), " C": math.log(0.3), " Both": math.log(0.1)}
@@ -260,7 +253,7 @@ def form_of(reading: Reading | None) -> str | None:
 
 
 def read_again(answer_type: AnswerType, trace: StoredTrace) -> StoredTrace:
-    """A trace that was given up before, with its answer; as it is where it takes too long again."""
+    """A trace that was given up before, with its answer, unless it takes too long again."""
     job = _Job("reading", lambda: answer_type.read(trace.text), answer_type.reading_seconds)
     while not job.too_long:
         with suppress(TimeoutError):
@@ -276,10 +269,7 @@ class _GivenUpError(Exception):
 
 
 class _Job(Generic[T]):
-    """A piece of work in a thread of its own; it may take ``most_s`` seconds of the processor's time.
-
-    The thread is a daemon: whatever it does, the process ends when it wants to.
-    """
+    """A piece of work in a daemon thread of its own; it may take ``most_s`` seconds of the processor's time."""
 
     def __init__(self, name: str, work: Callable[[], T], most_s: float | None) -> None:
         self.outcome = Future[T]()
@@ -292,30 +282,23 @@ class _Job(Generic[T]):
 
     @property
     def too_long(self) -> bool:
-        """Whether it has taken more of the processor's time than it may."""
+        """Whether the work has taken more of the processor's time than it may."""
         with self._lock:
             return not self._ended.is_set() and self._seconds() > self._most_s
 
     def leave(self) -> None:
-        """Wait for it no longer: it goes on to its end, but not beyond its time.
-
-        An error that is raised in a thread may come anywhere, so only work that might never end gets one.
-        """
+        """Wait for it no longer: it goes on to its end, but not beyond its time."""
         self.outcome.cancel()
-        if self._most_s < math.inf:
+        if self._most_s < math.inf:  # an error may be raised anywhere in a thread: for work that might never end alone
             threading.Thread(target=self._watch, name="pets-watching", daemon=True).start()
 
     def _run(self) -> None:
-        """Do it; what nobody waits for any more is dropped."""
         with suppress(_GivenUpError):
-            try:
-                value = self._work()
-            except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
-                with suppress(InvalidStateError):
+            with suppress(InvalidStateError):  # nobody waits for it any more
+                try:
+                    self.outcome.set_result(self._work())
+                except BaseException as error:  # noqa: BLE001 (handed over to the thread that waits)
                     self.outcome.set_exception(error)
-            else:
-                with suppress(InvalidStateError):
-                    self.outcome.set_result(value)
             with self._lock:
                 self._ended.set()
 
@@ -337,10 +320,9 @@ class _Job(Generic[T]):
 
 def judge_of(problems: Iterable[Problem], override: str | AnswerType | None) -> Judge | None:
     """The judge that the run names, or one of its questions."""
-    for kind in {problem.answer_type for problem in problems} if override is None else (override,):
-        answer_type = cached_answer_type(kind) if isinstance(kind, str) else kind
-        if isinstance(answer_type, Judge):
-            return answer_type
+    for name in {problem.answer_type for problem in problems} if override is None else (override,):
+        if isinstance(judge := named_type(name), Judge):
+            return judge
     return None
 
 

@@ -9,11 +9,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from pets.answers.base import Reading
 from pets.core.budget import WHOLE, UnitCost, cancelled_part, mean_trace
 from pets.engine.arrivals import Arrivals, Wiring
-from pets.engine.fetch import FATAL_STATUSES, TraceRequest
+from pets.engine.fetch import TraceRequest
 from pets.engine.question import OpenQuestion
 from pets.engine.reading import TraceReading, soft_vote
 from pets.errors import BudgetError, RefusedError, SamplerError
@@ -29,10 +30,10 @@ GIVEN_UP = "trace given up after its last try"  # a fault's name
 
 
 class Settlement:
-    """Settles the requests of a driver: pays for what a fetcher sends, and takes what comes.
+    """Pays for what a fetcher sends, and takes what comes.
 
-    ``confidence`` is the kind that votes are weighted by, ``first_endpoint`` the first endpoint's place among all that
-    the run has asked. ``on_trace`` is called with every trace that was counted.
+    Votes are weighted by their ``confidence``; ``first_endpoint`` is the first endpoint's place among all that the run
+    has asked. ``on_trace`` is called with every trace that was counted.
     """
 
     def __init__(
@@ -44,17 +45,13 @@ class Settlement:
         first_endpoint: int = 0,
         on_trace: Callable[[StoredTrace], None] = lambda trace: None,
     ) -> None:
-        self.traces_abandoned = 0
-        """Traces that were in flight, or not read yet, when the run was broken off: charged."""
+        self.traces_abandoned = 0  # in flight, or not read yet, when the run was broken off: charged
         self.reading, self.costs = reading, wiring.costs
         self._allocator, self._questions, self._ledger = wiring.allocator, wiring.questions, wiring.ledger
-        self._stops, self._fetcher, self._wake = wiring.stops, wiring.fetcher, wiring.wake
-        self._arrivals = arrivals
+        self._stops, self._fetcher, self._wake, self._arrivals = wiring.stops, wiring.fetcher, wiring.wake, arrivals
         self._confidence, self._first_endpoint, self._on_trace = confidence, first_endpoint, on_trace
-        self._writing: dict[str, list[Trace]] = {}  # read and not counted yet, by question
+        self._writing = WeakKeyDictionary[OpenQuestion, list[Trace]]()  # read and not counted yet
         self._whole: Counter[str] = Counter()  # tokens and traces, of those that came to their end
-
-    # -- before a request is sent ---------------------------------------------------------------------------------
 
     def reserve(self, room: int) -> list[tuple[Launch, int]]:
         """Up to ``room`` launches that the allocator wants now, and what is held for each."""
@@ -74,10 +71,8 @@ class Settlement:
             return False
         return True
 
-    # -- when it is back ------------------------------------------------------------------------------------------
-
     async def delivered(self, request: TraceRequest, completions: Sequence[Completion]) -> None:
-        """Traces that came back for the first launches of a request: read, written down, then told."""
+        """Read, write down and then tell traces that came back for the first launches of a request."""
         question: OpenQuestion = request.owner
         completions = list(completions)  # at what they cost with their judgements
         try:
@@ -86,8 +81,7 @@ class Settlement:
             if request.reused:  # nothing was sent, and nothing is in the ledger
                 raise
             self.traces_abandoned += len(completions)
-            unread: list[None] = [None] * len(completions)
-            self._ledger.abandoned(request, self._stored(request, completions, unread))
+            self._ledger.abandoned(request, self._stored(request, completions, [None] * len(completions)))
             self._arrivals.charge_abandoned(question, self._attempt(request))
             raise
         traces = self._stored(request, completions, readings)
@@ -102,7 +96,7 @@ class Settlement:
             self._tell(question, trace, hold, lost)
         if cancelled is not None:
             self._end_cancelled(question, cancelled)
-            self._end_cancelled(question, await self._cancel_if_settled(id))  # several came at once
+            self._end_cancelled(question, await self._cancel_if_settled(question))  # several came at once
         if request.surplus:
             self._charge_surplus(request)
         if self._confidence is not None and completions[0].confidence is None:
@@ -110,15 +104,13 @@ class Settlement:
         self._wake()
 
     def released(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """An attempt that was not sampled, or what a reply left out: free, and it will be tried again."""
+        """Give back an attempt that was not sampled, or what a reply left out: it is free, and will be tried again."""
         self._ledger.released(request)
         if error is not None:
             self._arrivals.failed(request.owner, error)
-            if error.status in FATAL_STATUSES:
-                self._arrivals.turned_away()
 
     async def lost(self, request: TraceRequest, error: SamplerError) -> bool:
-        """An attempt that may have been sampled: charged, if the budget pays for another one, which the value says."""
+        """Charge an attempt that may have been sampled, if the budget pays for another one, which the value says."""
         self._arrivals.failed(request.owner, error)
         lost = self._attempt(request)
         if request.question in self._questions.by_id and not self._allocator.charge(lost):
@@ -129,7 +121,7 @@ class Settlement:
         return True
 
     async def failed(self, request: TraceRequest, error: SamplerError) -> None:
-        """The last attempt may have been sampled: charged, and its launches are given up, without a vote."""
+        """Charge the last attempt, which may have been sampled, and give up its launches, without a vote."""
         request.settling = True  # a race that is settled while this is written takes nothing back of it
         self._arrivals.failed(request.owner, error)
         self._fetcher.faults[GIVEN_UP] += request.size
@@ -142,7 +134,7 @@ class Settlement:
         self._wake()
 
     async def given_up(self, request: TraceRequest, error: SamplerError | None) -> None:
-        """Launches are given up, of which the last attempt was not sampled or never sent: it is given back."""
+        """Give up launches, and give back the last attempt, which was not sampled or never sent."""
         request.settling = True
         question: OpenQuestion = request.owner
         if error is not None:
@@ -166,7 +158,7 @@ class Settlement:
         self._wake()
 
     def abandoned(self, request: TraceRequest) -> None:
-        """Nobody waits any more for an attempt in flight: charged, for what was written of it where that is known."""
+        """Charge an attempt that nobody waits for any more, for what was written of it where that is known."""
         if self._stops.turned_away:
             self._ledger.released(request)
             return
@@ -181,47 +173,38 @@ class Settlement:
         if request.endpoint is not None:
             self._fetcher.pool.cancelled(request.endpoint)
 
-    # -- when its question is settled -----------------------------------------------------------------------------
-
     async def _write_raced(
         self, question: OpenQuestion, request: TraceRequest, traces: Sequence[StoredTrace]
     ) -> list[Ended]:
-        """Write traces of a hurried question, with what is cancelled where they settle it."""
-        lost, writing = self._lost_before(request), self._writing.setdefault(question.id, [])
+        """Write traces of a hurried question, with the requests that are cancelled where they settle it."""
+        lost, writing = self._lost_before(request), self._writing.setdefault(question, [])
         writing += (counted := [self._counted(question, trace, lost) for trace in traces])
         try:
-            cancelled = await self._cancel_if_settled(question.id)
+            cancelled = await self._cancel_if_settled(question)
             await self._ledger.delivered(request, traces)
         finally:
             for trace in counted:
                 writing.remove(trace)
-            if not writing:
-                del self._writing[question.id]
         return cancelled
 
-    async def _cancel_if_settled(self, id: str) -> list[Ended]:
-        """Cancel what is in flight of a hurried question that is settled once the traces being written are counted.
-
-        It is in the ledger when this returns, to be written with what comes next.
-        """
-        writing = self._writing.get(id, ())
-        if id not in self._questions.by_id or self._questions.in_flight_of(id) <= len(writing):
-            return []
-        if not self._allocator.settles(id, writing):
-            return []
-        ended: list[Ended] = []
-        for request in await self._arrivals.cancel(id):
-            sent = request.written is not None
-            trace = self._cancelled_trace(request) if sent or request.lost else None
-            if trace is None:
-                self._ledger.released(request)
-            else:
-                self._ledger.cancelled(request, [trace])
-            ended.append((request, trace))
+    async def _cancel_if_settled(self, question: OpenQuestion) -> list[Ended]:
+        """Cancel what is in flight of a hurried question that is settled by the traces being written; the ledger writes
+        it with what comes next."""
+        id, writing, ended = question.id, self._writing[question], list[Ended]()
+        others = id in self._questions.by_id and self._questions.in_flight_of(id) > len(writing)
+        if others and self._allocator.settles(id, writing):
+            for request in await self._arrivals.cancel(question):
+                if request.written is not None or request.lost:
+                    trace = self._cancelled_trace(request)
+                    self._ledger.cancelled(request, [trace])
+                    ended.append((request, trace))
+                else:
+                    self._ledger.released(request)
+                    ended.append((request, None))
         return ended
 
     def _end_cancelled(self, question: OpenQuestion, ended: Sequence[Ended]) -> None:
-        """Count what was cancelled, and take back what was never sent."""
+        """Count requests that were cancelled, and take back those that were never sent."""
         for request, trace in ended:
             if trace is not None:
                 self._tell(question, trace, request.holds[0], self._lost_before(request))
@@ -231,13 +214,13 @@ class Settlement:
                 self._questions.back(question)
 
     def _is_known(self, request: TraceRequest) -> bool:
-        """Whether it is known what an attempt that is cancelled now has cost: its server streams, and stops."""
+        """Whether the cost of an attempt that is cancelled now is known: its server streams, and stops."""
         endpoint, written = request.endpoint, request.written
         return endpoint is not None and written is not None and written.seen and endpoint.sampler.stops
 
     def _cancelled_trace(self, request: TraceRequest) -> StoredTrace:
-        """An attempt that is cancelled now, as a trace without a vote, at what was written of it; whole where that is
-        not known, and nothing but what was lost before where none is out."""
+        """A request that is cancelled now, as a trace without a vote: at what was written of the attempt that is out,
+        whole where that is not known."""
         tally = self._allocator.tally(request.question)
         now, written = asyncio.get_running_loop().time(), request.written
         batch = self._whole["tokens"] / max(1, self._whole["traces"])
@@ -258,12 +241,10 @@ class Settlement:
             completion = replace(completion, model=sampler.model, currency=sampler.currency)
         return replace(self._stored(request, [completion], [None])[0], seconds=0.0, part=part)
 
-    # -- how that counts ------------------------------------------------------------------------------------------
-
     def _stored(
         self, request: TraceRequest, completions: Sequence[Completion], readings: Sequence[Reading | None]
     ) -> list[StoredTrace]:
-        """Traces as they are written down; tokens that were lost with earlier attempts are among theirs."""
+        """Traces as they are written down, with the tokens that were lost with earlier attempts."""
         lost, answer_type = self._lost_before(request), request.owner.answer_type
         temperature = self.reading.soft_temperature
         endpoint = self._first_endpoint + (0 if request.endpoint is None else request.endpoint.number)
@@ -334,12 +315,11 @@ class Settlement:
         self._on_trace(trace)
 
     def _counted(self, question: OpenQuestion, trace: StoredTrace, lost: Usage) -> Trace:
-        """What the allocator is told: its class, and its cost without attempts that were ``lost`` before it."""
+        """A trace as the allocator is told of it: its class, and its cost without what was ``lost`` before it."""
         return trace.trace(self._confidence, None if trace.answer is None else question.label(trace.answer), lost)
 
     def _charge_surplus(self, request: TraceRequest) -> None:
-        """Charge choices that nobody asked for, whether the budget has room for them or not; tokens are charged with
-        the trace that they came with."""
+        """Charge choices that nobody asked for, also where the budget has no room; a trace has their tokens."""
         budget, surplus = self._allocator.budget, [Trace(request.question, request.first)] * request.surplus
         if budget.window is not None:
             self._allocator.charge(surplus)
@@ -348,13 +328,13 @@ class Settlement:
                 budget.charge(trace)
 
     def _attempt(self, request: TraceRequest) -> list[Trace]:
-        """What an attempt that came to nothing may have cost, for each of its launches."""
+        """Traces at what an attempt that came to nothing may have cost, one for each of its launches."""
         currency = self._allocator.budget.currency
         used = currency.usage_worth(self.costs.expected(request.question))
         return [Trace(*launch, tokens=used.tokens, prompt_tokens=used.prompt_tokens) for launch in request.launches]
 
     def _lost_before(self, request: TraceRequest) -> Usage:
-        """What earlier attempts were charged for each launch: their cost in money, as many tokens as cost the same."""
+        """What earlier attempts were charged for each launch: their cost in money, or as many tokens as cost that."""
         if not request.lost_cost:
             return NOTHING
         currency = self._allocator.budget.currency

@@ -2,16 +2,17 @@
 
 Their tasks end with the wait: who leaves is charged for the requests in flight, and nothing else.
 
-``Places`` are so many at once, shared by those who pay for them. First come, first served would give all places to one
-client with many slow requests. Here a payer may have FREE_MULTIPLE times as many as are left free: alone, seven eighths
-of all; of two that want everything, each the same. So the next payer finds a place at once, however long the others
-keep theirs, and nobody's is taken away (dynamic thresholds: Choudhury and Hahne, 1998).
+Payers share the :class:`Places` in flight. First come, first served would give all places to one client with many slow
+requests. Here a payer may have FREE_MULTIPLE times as many as are left free: alone, seven eighths of all; of two that
+want everything, each the same. So the next payer finds a place at once, however long the others keep theirs, and
+nobody's is taken away (dynamic thresholds: Choudhury and Hahne, 1998).
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Literal
@@ -26,11 +27,9 @@ from pets.engine.settlement import Settlement
 from pets.errors import BudgetError, BusyError, RefusedError, SamplerError, first_error
 from pets.questions import Problem
 from pets.samplers import Completion, Sampling
-from pets.types import Trace
+from pets.types import Trace, Verdict
 
-Stop = Literal["policy", "max_traces", "deadline", "budget", "failed", "cut", "single"]
-"""What ended a vote."""
-
+Stop = Literal["policy", "max_traces", "deadline", "budget", "failed", "cut", "single"]  # what ended a vote
 FREE_MULTIPLE = 7
 
 
@@ -38,11 +37,10 @@ FREE_MULTIPLE = 7
 class VoteLimits:
     """How one question is asked, and what ends its vote beside the policy.
 
-    ``deadline`` is the event loop's time, ``hurry`` the question's own. ``weighted`` votes count by confidence.
-    ``single`` takes one trace without the policy. ``answer`` says how answers are read, whatever the question says;
-    ``reader`` reads those that are no texts, such as tool calls. ``context`` is opaque to the driver: the ledger
-    gets it with each request. Places in flight, and turns in reading and comparing, are shared by ``payer``. Traces
-    that are ``held``, by launch number, are not asked for again.
+    ``deadline`` is the event loop's time. ``weighted`` votes count by confidence. ``single`` takes one trace, without
+    the policy. ``answer`` says how answers are read, whatever the question says; ``reader`` reads those that are no
+    texts, such as tool calls. The ledger gets ``context`` with each request. Places in flight, and turns in reading and
+    comparing, are shared by ``payer``. Traces that are ``held``, by launch number, are not asked for again.
     """
 
     sampling: Sampling
@@ -61,10 +59,10 @@ class VoteLimits:
 
 @dataclass(frozen=True, slots=True)
 class VoteOutcome:
-    """What became of a vote: its ``answer``, or the ``error`` where no trace came back.
+    """What became of a vote: its ``answer``, or the ``error`` where no trace came back; ``question`` holds the traces.
 
     ``timed_out``: the deadline came, and nothing else went wrong. ``retries`` attempts failed. The policy planned
-    with ``mean_left`` traces per question, and stopped at ``log_price``. ``question`` holds the traces.
+    with ``mean_left`` traces per question, and stopped at ``log_price``.
     """
 
     question: OpenQuestion
@@ -92,51 +90,43 @@ class OpenVote:
         self.stopped: Stop = "single" if limits.single else "policy"
         self.error: SamplerError | BudgetError | None = None
         self.launched = self.retries = 0
-        self.mean_left: float | None = None
-        self.log_price: float | None = None
+        self.plan: tuple[float | None, float | None] = None, None  # mean traces left per question, log price
+        self.verdict: Verdict | None = None  # of a policy that weighs traces by a rule of its own
         self.tasks: asyncio.TaskGroup | None = None
         self.done = asyncio.Event()
 
     def outcome(self, answer: Answer | None = None, *, timed_out: bool = False) -> VoteOutcome:
-        """What has become of it."""
-        plan = self.mean_left, self.log_price
-        return VoteOutcome(self.question, self.limits, self.stopped, answer, self.error, timed_out, self.retries, *plan)
+        """The vote as it has ended."""
+        how = self.question, self.limits, self.stopped
+        return VoteOutcome(*how, answer, self.error, timed_out, self.retries, *self.plan)
 
 
 class Submissions(Arrivals):
-    """Takes in one question at a time: :meth:`submit` returns when its vote is over.
-
-    Traces wait for ``places``; ``receiver`` settles them.
-    """
+    """Takes in one question at a time; their traces wait for ``places``, and ``receiver`` settles them."""
 
     def __init__(self, wiring: Wiring, places: "Places", receiver: Callable[[], Settlement]) -> None:
-        self.votes: dict[str, OpenVote] = {}
-        """Those under way, by id."""
-        self.places = places
         super().__init__(wiring)
-        self._receiver = receiver
+        self.votes: dict[str, OpenVote] = {}  # by the id of the question
+        self.places, self._receiver = places, receiver
 
     async def submit(self, problem: Problem, limits: VoteLimits) -> VoteOutcome:
         """Vote on a question until the policy, the deadline or a limit of its own ends it.
 
         Cancelled, it charges the requests in flight and gives back the rest.
         """
-        payer, reader = limits.payer, limits.reader
-        question = OpenQuestion(problem, position=limits.seed, keep_traces=True, payer=payer, reader=reader)
+        answer, payer, reader = limits.answer, limits.payer, limits.reader
+        question = OpenQuestion(problem, answer, position=limits.seed, keep_traces=True, payer=payer, reader=reader)
         vote = self.votes[question.id] = OpenVote(question, limits)
         try:
             async with asyncio.timeout_at(limits.deadline):
                 await (self._fetch_single(vote) if limits.single else self._vote(vote))
         except TimeoutError:
             vote.stopped = "deadline"
-        except (SamplerError, BudgetError) as error:
+        except (SamplerError, BudgetError, BaseExceptionGroup) as errors:
+            error = first_error(errors) if isinstance(errors, BaseExceptionGroup) else errors
+            if not isinstance(error, SamplerError | BudgetError):
+                raise error from None
             vote.error = error
-            return vote.outcome()
-        except BaseExceptionGroup as errors:
-            cause = first_error(errors)
-            if not isinstance(cause, SamplerError | BudgetError):
-                raise cause from None
-            vote.error = cause
             return vote.outcome()
         finally:
             del self.votes[question.id]
@@ -146,7 +136,7 @@ class Submissions(Arrivals):
         return vote.outcome(self._answer(vote) if came else None, timed_out=timed_out)
 
     async def _vote(self, vote: OpenVote) -> None:
-        """Let the policy decide until it has enough; the question's tasks are a group of its own."""
+        """Launch what the policy wants until it has enough; the question's tasks are a group of its own."""
         self._wiring.allocator.add(replace(vote.question.question, hurry=vote.limits.hurry))
         self._wiring.questions.open(vote.question)
         try:
@@ -157,7 +147,7 @@ class Submissions(Arrivals):
             self._leave(vote)
 
     async def _fetch_single(self, vote: OpenVote) -> None:
-        """One trace, no vote."""
+        """Fetch one trace, without a vote."""
         vote.launched = 1
         self._wiring.questions.launched(vote.question, 1)
         try:
@@ -182,12 +172,14 @@ class Submissions(Arrivals):
             self.places.give_back(payer, size)
 
     def _leave(self, vote: OpenVote) -> None:
-        """Withdraw a question: what was not sent is free again; requests in flight were charged by their tasks."""
+        """Withdraw a question, and free what was not sent; requests in flight were charged by their tasks."""
         allocator, questions, question = self._wiring.allocator, self._wiring.questions, vote.question
         if vote.stopped == "policy" and not allocator.complete(question.id):
             vote.stopped = "budget" if vote.error is None else "failed"
         view = allocator.view(question.id)
-        vote.mean_left, vote.log_price = view.mean_left, allocator.policy.log_price(view)
+        vote.plan = view.mean_left, allocator.policy.log_price(view)
+        if allocator.policy.sees == "traces":
+            vote.verdict = allocator.verdict(question.id)
         questions.close(question)
         pending = allocator.pending(question.id)
         allocator.withdraw(question.id)
@@ -197,19 +189,15 @@ class Submissions(Arrivals):
         self._wiring.wake()
 
     def _answer(self, vote: OpenVote) -> Answer:
-        """The vote over the launch-order prefix of what came back; in a race over all of it."""
-        policy, hurried = self._wiring.allocator.policy, bool(vote.question.totals.cancelled)
-        return vote.question.answer(
-            vote.question.verdict(weighted=vote.limits.weighted, raced=hurried),
-            lambda decision: policy_certificate(policy, decision),
-            complete=vote.stopped == "policy",
-            zone=policy.zone,
-        )
-
-    # -- as the driver asks ---------------------------------------------------------------------------------------
+        policy, question = self._wiring.allocator.policy, vote.question
+        verdict = vote.verdict
+        if verdict is None or not verdict.votes:
+            verdict = question.verdict(weighted=vote.limits.weighted, raced=bool(question.totals.cancelled))
+        certify, complete = partial(policy_certificate, policy), vote.stopped == "policy"
+        return question.answer(verdict, certify, complete=complete, zone=policy.zone)
 
     def allowed(self, question: OpenQuestion, launches: int) -> int:
-        """How many of the traces that the policy wants next the request itself allows."""
+        """How many of the traces that the policy wants next the vote's own limits allow."""
         vote = self.votes[question.id]
         limits, now = vote.limits, asyncio.get_running_loop().time()
         allowed = min(launches, limits.max_traces - vote.launched)
@@ -223,21 +211,12 @@ class Submissions(Arrivals):
         return allowed
 
     def request(self, question: OpenQuestion, first: int, holds: tuple[int, ...]) -> TraceRequest:
-        limits = self.votes[question.id].limits
-        prompt, seed = question.problem.prompt, limits.seed + first
-        return TraceRequest(
-            question.id,
-            first,
-            len(holds),
-            prompt,
-            seed,
-            limits.sampling,
-            holds,
-            owner=question,
-            context=limits.context,
-            position=question.position,
-            streamed=not limits.single and self._wiring.allocator.is_hurried(question.id),
-        )
+        id, limits, prompt = question.id, self.votes[question.id].limits, question.problem.prompt
+        seed = limits.seed + first
+        request = TraceRequest(id, first, len(holds), prompt, seed, limits.sampling, holds, owner=question)
+        request.context, request.position = limits.context, question.position
+        request.streamed = not limits.single and self._wiring.allocator.is_hurried(id)
+        return request
 
     def start(self, request: TraceRequest, receiver: Settlement, group: asyncio.TaskGroup | None) -> None:
         """Fetch a request in a task that ends with its vote."""
@@ -251,30 +230,23 @@ class Submissions(Arrivals):
                 work.close()
 
     def finish(self, question: OpenQuestion) -> None:
-        """Let the vote end."""
         self._wiring.questions.idle.discard(question.id)
         self.votes[question.id].done.set()
 
     def failed(self, question: OpenQuestion, error: SamplerError) -> None:
-        """Remember why traces of a question did not come."""
         vote = self.votes[question.id]
         vote.error = error
         vote.retries += 1
 
     def unpaid(self, question: OpenQuestion, error: BudgetError) -> None:
-        """The payer's budget is used up."""
         vote = self.votes[question.id]
         vote.stopped, vote.error = "budget", error
 
     def refused(self, question: OpenQuestion, error: RefusedError) -> None:
         """Nothing: others may be served all the same."""
 
-    def turned_away(self) -> None:
-        """Nothing: others may be served all the same."""
-
     def charge_abandoned(self, question: OpenQuestion, traces: Sequence[Trace]) -> None:
-        """Charge an attempt that was abandoned; a single trace is not the plan's."""
-        if not self.votes[question.id].limits.single:
+        if not self.votes[question.id].limits.single:  # a single trace is not the plan's
             self._wiring.allocator.charge(traces)
 
 
@@ -295,7 +267,7 @@ class Places:
         self._arrivals = count()
 
     def taken_by(self, payer: str) -> int:
-        """How many this payer has."""
+        """How many places this payer has."""
         return self._by_payer[payer]
 
     def room(self, payer: str) -> int:
@@ -306,15 +278,15 @@ class Places:
         return min(free, max((FREE_MULTIPLE * free - own) // (FREE_MULTIPLE + 1), int(not own)))
 
     def take(self, payer: str, number: int = 1) -> bool:
-        """Take as many if there is room for all of them; where nothing is taken, more than there are."""
+        """Take so many if there is room for all of them; where nothing is taken, more than there are."""
         if self.taken and number > self.room(payer):
             return False
         self._add(payer, number)
         return True
 
     async def acquire(self, payer: str, most: int, rank: int = 0) -> int:
-        """Wait for a place, and take as many as there is room for: 1 to ``most``. Of a payer's, the least ``rank`` goes
-        first, then who came first; of payers, who has least."""
+        """Wait for a place, and take as many as there is room for: 1 to ``most``. The payer with the fewest is served
+        first; of its own, the least ``rank``, then who came first."""
         if not self._waiting and (room := self.room(payer)) > 0:
             self._add(payer, number := min(most, room))
             return number
@@ -329,7 +301,7 @@ class Places:
             raise
 
     def give_back(self, payer: str, number: int = 1) -> None:
-        """Free places, for payers that wait."""
+        """Give places back, for those who wait."""
         self._add(payer, -number)
         self._serve()
 
