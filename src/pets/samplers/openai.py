@@ -234,18 +234,18 @@ class OpenAISampler(Sampler):
                 gc.enable()
 
     async def models(self) -> list[dict[str, Any]]:
-        return parse_models(await self._get(f"{self._base}/models", MODELS_TIMEOUT_S))
+        response, content = await self._get(f"{self._base}/models", MODELS_TIMEOUT_S)
+        if response.status != HTTPStatus.OK:
+            raise self._error(response.status, response.headers, content, {})
+        return parse_models(content)
 
-    async def _get(self, url: str, timeout_s: float) -> bytes:
+    async def _get(self, url: str, timeout_s: float) -> tuple["aiohttp.ClientResponse", bytes]:
         """What the server says at an address, over a connection of its own, which is closed after."""
         client = self._new_client()
         try:
             with sampler_errors(self._base, self._redactor):
                 async with asyncio.timeout(timeout_s), client.request("GET", url) as response:
-                    content = self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
-                    if response.status != HTTPStatus.OK:
-                        raise self._error(response.status, response.headers, content, {})
-                    return content
+                    return response, self._redactor.data(await body_of_reply(response, MAX_MODELS_BYTES))
         finally:
             await client.close()
 
@@ -276,7 +276,8 @@ class OpenAISampler(Sampler):
     async def requests_running(self) -> int | None:
         """As :meth:`Sampler.requests_running`: by what vLLM, SGLang and llama.cpp say at ``/metrics``."""
         with suppress(SamplerError):
-            return running_requests(await self._get(f"{self._base.removesuffix('/v1')}/metrics", METRICS_TIMEOUT_S))
+            response, content = await self._get(f"{self._base.removesuffix('/v1')}/metrics", METRICS_TIMEOUT_S)
+            return running_requests(content) if response.status == HTTPStatus.OK else None
         return None
 
     async def _read_events(
