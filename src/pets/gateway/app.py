@@ -98,24 +98,23 @@ def build_gateway(
     cached_answer_type(spec.get("answer"))  # a wrong one is said now, and loading takes a while: not in a request
     allocator = _allocator(spec, mean_budget)
     servers = Upstream(upstream, models=models, key=key, headers=headers, timeout=spec.serving.timeout)
-    backend = LedgerBackend(_ledger_store(store, durability), allocator)
-    keys = backend.store.keys
-    try:
+    with contextlib.ExitStack() as opened:  # closed where the rest is refused
+        backend = LedgerBackend(_ledger_store(store, durability), allocator)
+        opened.callback(backend.close)
+        keys, paid = backend.store.keys, None
         keys.check_units((currency or Currency()).unit)
-        paid = None
         if settings.reuse:
             if store == ":memory:":
                 raise InputError("--reuse keeps traces in a store: name one, --store FILE.")
             sources = sorted(str(sampler.source) for sampler in servers.samplers)
             paid = PaidTraces(open_database(store, create=True), f"{sources} {models}")
+            opened.callback(paid.close)
         ledger = GatewayLedger(backend, currency, total=total, rate_limit=rate_limit, paid=paid)
-    except PetsError:
-        backend.close()
-        raise
-    # An outage lasts as long as the requests that wait for its end: each has its own deadline.
-    fetcher = fetcher_of(spec, Sources(servers.samplers), patience_s=None)
-    places = Places(spec.pacing.in_flight, lambda: keys.several)
-    driver, submissions = assemble_submissions(allocator, fetcher, places, ledger, spec)
+        # An outage lasts as long as the requests that wait for its end: each has its own deadline.
+        fetcher = fetcher_of(spec, Sources(servers.samplers), patience_s=None)
+        places = Places(spec.pacing.in_flight, lambda: keys.several)
+        driver, submissions = assemble_submissions(allocator, fetcher, places, ledger, spec)
+        opened.pop_all()
     return GatewayState(
         settings=settings,
         ledger=ledger,
