@@ -25,8 +25,8 @@ async def hello(scope, receive, send):
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-def server(app=hello, **settings):
-    return Server(uvicorn.Config(app, log_config=None, lifespan="off", **settings), abrupt=True)
+def server(app=hello, protocol=None, **settings):
+    return Server(app, protocol or ConnectionLimits(100).protocol, 1, abrupt=True, lifespan="off", **settings)
 
 
 def test_the_block_has_a_url_and_its_end_frees_the_port():
@@ -53,7 +53,7 @@ def test_a_failure_of_the_start_is_raised_where_the_block_is():
 
     with (
         pytest.raises(PetsError, match="the words"),
-        in_thread(Broken(uvicorn.Config(hello, log_config=None, lifespan="off")), "127.0.0.1", 0),
+        in_thread(Broken(hello, ConnectionLimits(100).protocol, 1, lifespan="off"), "127.0.0.1", 0),
     ):
         pass
 
@@ -74,7 +74,7 @@ def bounded(app=echo, connections=100, settings=MappingProxyType({}), made=None,
             made.append(connection)
         return connection
 
-    with in_thread(server(app, http=protocol, **settings), "127.0.0.1", 0) as url, contextlib.ExitStack() as stack:
+    with in_thread(server(app, protocol, **settings), "127.0.0.1", 0) as url, contextlib.ExitStack() as stack:
         parts = urlsplit(url)
 
         def connect(*sent):

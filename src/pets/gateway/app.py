@@ -8,7 +8,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from os import PathLike
@@ -54,7 +54,7 @@ from pets.gateway.telemetry import LOGGER, span
 from pets.gateway.upstream import Upstream, api_error
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
-from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread, server_config
+from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread
 from pets.plans import Drift
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability, is_shared
@@ -115,19 +115,10 @@ def build_gateway(
         places = Places(spec.pacing.in_flight, lambda: keys.several)
         driver, submissions = assemble_submissions(allocator, fetcher, places, ledger, spec)
         opened.pop_all()
-    return GatewayState(
-        settings=settings,
-        ledger=ledger,
-        upstream=servers,
-        driver=driver,
-        submissions=submissions,
-        mean_budget=mean_budget,
-        drift=drift,
-    )
+    return GatewayState(settings, ledger, servers, driver, submissions, mean_budget, drift)
 
 
 def _ledger_store(store: str | PathLike[str], durability: Durability) -> LedgerStore:
-    """What the ledger is kept in; a PostgreSQL is shared with other gateways."""
     if not is_shared(store):
         return SQLiteStore(store, durability)
     from pets.gateway.shared_store import SharedStore  # an extra
@@ -167,11 +158,11 @@ def serve(
     foreground(_GatewayServer(state, host, grace), host, port, ready)
 
 
-@contextlib.contextmanager
-def running(state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1) -> Iterator[str]:
+def running(
+    state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1
+) -> contextlib.AbstractContextManager[str]:
     """Serve in a thread while the block lasts; the value is the URL, without /v1."""
-    with in_thread(_GatewayServer(state, host, grace), host, port) as url:
-        yield url
+    return in_thread(_GatewayServer(state, host, grace), host, port)
 
 
 def app(state: GatewayState, host: str = "localhost") -> Starlette:
@@ -235,20 +226,22 @@ class ApiEndpoint:
             exchange.status = exchange.status or CLIENT_GONE
             attributes["gone"] = True
             status, reason = CLIENT_GONE, "the client went"
-        except ApiError as error:
-            attributes["refused"] = reason = error.code or error.message
-            status = error.status
-            await self._refuse(exchange, error, attributes)
         except asyncio.CancelledError:
             attributes["cancelled"] = True
             status, reason = 0, "broken off by the gateway's end"
             raise
-        except PetsError as error:  # a bug's last stop: what PETS raises on purpose is a refusal by now
-            attributes["error"] = f"{type(error).__name__}: {error}"
-            reason = "an error of the gateway: its log says which"  # it may name servers
-            refusal = ApiError("The gateway cannot answer now.", status=503, retry_after=1)
+        except PetsError as error:
+            if isinstance(error, ApiError):
+                refusal = error
+                attributes["refused"] = reason = error.code or error.message
+            else:  # a bug's last stop: what PETS raises on purpose is a refusal by now
+                refusal = ApiError("The gateway cannot answer now.", status=503, retry_after=1)
+                attributes["error"] = f"{type(error).__name__}: {error}"
+                reason = "an error of the gateway: its log says which"  # it may name servers
             status = refusal.status
-            await self._refuse(exchange, refusal, attributes)
+            if exchange.status:
+                attributes["stream_status"] = status
+            await exchange.respond_error(refusal)
         finally:
             seconds = time.perf_counter() - started
             self._count(attributes, exchange.status if status is None else status, seconds, reason)
@@ -279,19 +272,11 @@ class ApiEndpoint:
         self._state.rates.check(key, gateways)
         return key
 
-    async def _refuse(self, exchange: Exchange, error: ApiError, attributes: dict[str, Any]) -> None:
-        """Send an error with its status; in the middle of a stream, as its last event."""
-        if not exchange.status:
-            await exchange.respond_error(error)
-            return
-        attributes["stream_status"] = error.status
-        await exchange.send(b"data: " + error.body() + b"\n\n", end=True)
-
     def _count(self, attributes: dict[str, Any], status: int, seconds: float, reason: str | None) -> None:
         """Count a request that is over; ``reason`` says why it was not answered."""
         kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
         outcome = {"status": status, "seconds": seconds, "reason": reason}
-        request = dict.fromkeys(("key", "model")) | {"retries": 0, "kind": kind} | attributes | outcome
+        request = {"key": None, "model": None, "retries": 0, "kind": kind} | attributes | outcome
         for share in self._state.metrics.shares_of(request["key"]):
             share.record_request(request)
 
@@ -318,7 +303,7 @@ def _site_guard(app: ASGIApp, keys: KeyStore, hosts: Collection[str], origins: C
 class _GatewayServer(Server):
     def __init__(self, state: GatewayState, host: str, grace: int) -> None:
         limits = ConnectionLimits(_max_connections(state.settings))
-        super().__init__(server_config(app(state, host), limits.protocol, grace, lifespan="on"))
+        super().__init__(app(state, host), limits.protocol, grace, lifespan="on")
         self._state = state
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:

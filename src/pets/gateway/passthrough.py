@@ -80,9 +80,8 @@ async def _forward(
     pool, begun = fetcher.pool.of_model(request.model), clock()
 
     def failed(error: SamplerError) -> None:
-        charged = fetcher.failed(pool, error, clock() - begun, request.traces)
-        if meter is not None:
-            meter.settle_failed(charged=charged)
+        if not fetcher.failed(pool, error, clock() - begun, request.traces) and meter is not None:
+            state.ledger.settle(meter.reservation)  # else it is charged at the end, nobody knows how much was sampled
 
     try:
         async with (
@@ -118,11 +117,11 @@ class ReplyMeter:
     def __init__(
         self, state: GatewayState, reservation: Reservation, request: ApiRequest, prompt: Prompt, max_tokens: int
     ) -> None:
-        self._ledger, self._estimator, self._reservation = state.ledger, state.plain_tokens, reservation
+        self._ledger, self._estimator, self.reservation = state.ledger, state.plain_tokens, reservation
         self._prompt, self._max_tokens, self._stream = prompt, max_tokens, request.stream
         has_choices, limit = request.path in CHOICE_PATHS, prompt.max_tokens
         self._hides_usage = has_choices and not self._ledger.currency.counts_traces and not request.include_usage
-        self._reader: ResponseReader | None  # none of a reply that cannot be read
+        self._reader: ResponseReader | None = None  # none of a reply that cannot be read
         if has_choices:
             self._reader = ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=limit)
         else:
@@ -157,10 +156,6 @@ class ReplyMeter:
                 await asyncio.to_thread(self._read, self._body)
         self._settle()
 
-    def settle_failed(self, *, charged: bool) -> None:
-        """Nothing came; what was held is ``charged`` where the server may have sampled, nobody knows how much."""
-        (self._ledger.settle_lost if charged else self._ledger.settle)(self._reservation)
-
     def _read(self, data: bytes | bytearray) -> None:
         """Take in the whole body, or the data of an event."""
         if self._size > MAX_REPLY_BYTES:
@@ -179,13 +174,13 @@ class ReplyMeter:
         except SamplerError:
             completions = []
         if not completions:
-            self.settle_failed(charged=True)
+            self._ledger.settle_lost(self.reservation)
             return
         estimated = sum(map(TokenEstimator.needs_estimate, completions))
         claimed_more = sum(completion.claimed_more for completion in completions)
         counted = self._estimator.counted(completions, self._prompt, self._max_tokens)
         used = [completion.usage for completion in counted]
-        self._ledger.settle_traces(self._reservation, used, estimated, claimed_more)
+        self._ledger.settle_traces(self.reservation, used, estimated, claimed_more)
 
 
 def _serialized(fields: Mapping[str, Any]) -> bytes:

@@ -30,8 +30,8 @@ class JsonLines(logging.Formatter):
 
 
 def log_to(stream: IO[str]) -> None:
-    """Write the gateway's log, and warnings of the HTTP server, to a stream; nothing is made for one that leads
-    nowhere, unless a log file takes it."""
+    """Write the gateway's log, and warnings of the HTTP server, to a stream; to /dev/null nothing is written, unless a
+    log file takes it."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
     unread = getattr(stream, "name", "") == os.devnull and not logging.getLogger("pets").handlers

@@ -25,7 +25,7 @@ from pets.openai.asgi import JSON, ClientGoneError, Exchange
 from pets.openai.batch import MAX_FILE_BYTES
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
-from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread, server_config
+from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread
 
 RUNNING = "vllm:num_requests_running"  # at /metrics, where clients look whether a server stops
 STREAM_BATCH_CHARACTERS = 32 << 10  # sent at once when nothing makes a stream wait
@@ -307,5 +307,4 @@ async def _unknown_url(request: Request, error: Exception) -> Response:
 def _server(mock: MockModel | ASGIApp) -> Server:
     limits = ConnectionLimits(connections=sys.maxsize)  # as many as there are files: load tests want them
     served = app(mock) if isinstance(mock, MockModel) else mock
-    config = server_config(served, limits.protocol, 1, lifespan="off", log_level="critical")
-    return Server(config, abrupt=True)
+    return Server(served, limits.protocol, 1, abrupt=True, lifespan="off", log_level="critical")

@@ -59,7 +59,11 @@ class Exchange:
         await self.send(body, end=True)
 
     async def respond_error(self, error: ApiError) -> None:
-        await self.respond(error.status, error.body(), error.headers())
+        """Send an error: as the response, or as the last event of a stream that has begun."""
+        if self.status:
+            await self.send(b"data: " + error.body() + b"\n\n", end=True)
+        else:
+            await self.respond(error.status, error.body(), error.headers())
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status

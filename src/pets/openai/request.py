@@ -106,14 +106,12 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
         raise InputError("OpenAI's servers know no top_k and min_p: leave --top-k and --min-p out.")
     if dialect.token_ids and n > 1 and sampling.top_logprobs is None:  # log-probabilities are counted anyway
         body["return_token_ids"] = True
+    top = sampling.top_logprobs
     if isinstance(prompt.content, str):
-        body["prompt"] = prompt.content
-        if sampling.top_logprobs is not None:
-            body["logprobs"] = sampling.top_logprobs
+        body |= {"prompt": prompt.content} | ({} if top is None else {"logprobs": top})
     else:
         body["messages"] = list(map(asdict, prompt.content))
-        if sampling.top_logprobs is not None:
-            body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
+        body |= {} if top is None else {"logprobs": True, "top_logprobs": top}
     return body | dict(sampling.extra_body)
 
 
@@ -132,9 +130,7 @@ def optional_fields(body: Mapping[str, object], prompt: Prompt, sampling: Sampli
 
 def _client_body(model: str, body: Mapping[str, Any], sampling: Sampling) -> dict[str, object]:
     """A client's own request; its model where it names one, and as many log-probabilities as either side needs."""
-    request = {"model": model, **body}
-    if sampling.top_logprobs is not None:
-        client_top = body.get("top_logprobs")
-        top = max(sampling.top_logprobs, client_top if isinstance(client_top, int) else 0)
-        request |= {"logprobs": True, "top_logprobs": top}
+    request, top, own = {"model": model, **body}, sampling.top_logprobs, body.get("top_logprobs")
+    if top is not None:
+        request |= {"logprobs": True, "top_logprobs": max(top, own) if isinstance(own, int) else top}
     return request

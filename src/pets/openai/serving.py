@@ -34,23 +34,21 @@ PIPELINED_REQUESTS = 4  # which wait behind the one that is being answered; hard
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which says when it takes connections; an ``abrupt`` one drops what is under way at its block's end."""
+    """uvicorn, which calls ``ready`` when it takes connections; open requests get ``grace_s`` seconds when it stops,
+    or none in a thread where it is ``abrupt``."""
 
-    def __init__(self, config: uvicorn.Config, *, abrupt: bool = False) -> None:
-        super().__init__(config)
+    def __init__(
+        self, app: Any, protocol: Callable[..., Any], grace_s: int, *, abrupt: bool = False, **settings: Any
+    ) -> None:
+        settings |= {"log_config": None, "access_log": False, "server_header": False, "proxy_headers": False}
+        settings |= {"http": protocol, "ws": "none", "backlog": BACKLOG, "timeout_keep_alive": KEEP_ALIVE_S}
+        super().__init__(uvicorn.Config(app, timeout_graceful_shutdown=grace_s, **settings))
         self.abrupt = abrupt
         self.ready: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready()
-
-
-def server_config(app: Any, protocol: Callable[..., Any], grace_s: int, **settings: Any) -> uvicorn.Config:
-    """uvicorn's settings for an application of ours; open requests get ``grace_s`` seconds when it stops."""
-    settings |= {"log_config": None, "access_log": False, "server_header": False, "proxy_headers": False}
-    settings |= {"http": protocol, "ws": "none", "backlog": BACKLOG, "timeout_keep_alive": KEEP_ALIVE_S}
-    return uvicorn.Config(app, timeout_graceful_shutdown=grace_s, **settings)
 
 
 @dataclass(slots=True)
@@ -174,12 +172,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._limits.idle[self] = None
 
     def send_400_response(self, msg: str) -> None:
-        """What the parser cannot read, or was not let read."""
-        if self._reads_no_more:
-            return
+        """Refuse what the parser cannot read, or was not let read."""
         if self._head_bytes > self._limits.head_bytes:
             self._refuse_head()
-        elif not self.transport.is_closing():
+        elif not (self._reads_no_more or self.transport.is_closing()):
             super().send_400_response(msg)
 
     def pause_writing(self) -> None:
