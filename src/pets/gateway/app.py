@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import logging
 import secrets
 import socket
 import sys
@@ -245,9 +244,8 @@ class ApiEndpoint:
         finally:
             seconds = time.perf_counter() - started
             self._count(attributes, exchange.status if status is None else status, seconds, reason)
-            if LOGGER.isEnabledFor(logging.INFO):
-                row = attributes | {"status": exchange.status, "seconds": round(seconds, 4)}
-                LOGGER.info("request", extra={"fields": row})
+            row = attributes | {"status": exchange.status, "seconds": round(seconds, 4)}
+            LOGGER.info("request", extra={"fields": row})
 
     async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
         """Answer a request whose body and key are there; ``attributes`` has its id, and takes more for the log."""

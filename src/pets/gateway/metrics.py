@@ -156,10 +156,10 @@ class Share:
             return
         reason = (request["reason"] or "returned by the upstream server")[:REASON_CHARACTERS]
         row = {name: request[name] for name in SHOWN_OF_AN_ERROR} | {"at": self.history.clock(), "reason": reason}
-        earlier = next((error for error in self.errors if all(error[name] == row[name] for name in SAME)), None)
-        if earlier is not None:
+        same = [error for error in self.errors if all(error[name] == row[name] for name in SAME)]
+        for earlier in same:
             self.errors.remove(earlier)
-        self.errors.append(row | {"times": 1 + (earlier["times"] if earlier is not None else 0)})
+        self.errors.append(row | {"times": 1 + sum(earlier["times"] for earlier in same)})
 
     def record_settlement(self, reservation: Reservation, charge: Charge, spent: float) -> None:
         """Count an upstream request that was charged; it took ``spent`` of the budget."""
@@ -297,8 +297,8 @@ class Metrics:
         return self._shares[name]
 
     def _record_settlement(self, reservation: Reservation, charge: Charge) -> None:
-        if cost := charge.spent:
-            spent = self._ledger.shown(cost) if reservation.limits else 0  # beyond the budget it costs nothing
+        if charge.spent:
+            spent = self._ledger.shown(charge.spent) if reservation.limits else 0  # beyond the budget it costs nothing
             for share in self.shares_of(reservation.key):
                 share.record_settlement(reservation, charge, spent)
 
@@ -308,18 +308,13 @@ class Metrics:
 
     def _gauges(self, name: str | None) -> dict[str, Callable[[], float]]:
         """What each of GAUGES is for the key of this name."""
-        submissions, places = self._submissions, self._submissions.places
-        shown, drift = self._ledger.shown, self.drift
+        votes, places, shown = self._submissions.votes, self._submissions.places, self._ledger.shown
         balance = self._ledger.total if name is None else self._ledger.balance_of(name)
-
-        def open_questions() -> int:
-            return sum(name is None or vote.limits.payer == name for vote in submissions.votes.values())
-
         return {
-            "open_questions": open_questions,
+            "open_questions": lambda: sum(name in (None, vote.limits.payer) for vote in votes.values()),
             "traces_in_flight": lambda: places.taken if name is None else places.taken_by(name),
             "budget_spent": lambda: shown(balance.spent) if balance.is_known else math.nan,
             "budget_held": lambda: shown(balance.held),
             "budget_limit": lambda: shown(math.nan if balance.limit is None else balance.limit),
-            "drift_alarm": lambda: drift is not None and drift.alarm,
+            "drift_alarm": lambda: self.drift is not None and self.drift.alarm,
         }

@@ -54,7 +54,7 @@ class Upstream:
         self._key, self._headers, self._timeout = key, dict(headers or {}), timeout
         self._redactor = Redactor(key, *secrets_of(self._headers))
         self._local = servers if isinstance(servers, LocalSampler) else None
-        urls = [servers] if isinstance(servers, str) else [] if isinstance(servers, LocalSampler) else list(servers)
+        urls = [] if isinstance(servers, LocalSampler) else [servers] if isinstance(servers, str) else list(servers)
         if self._local is None and not urls:
             raise InputError("a gateway needs a server behind it; give one such as http://localhost:8000/v1.")
         self._mixed = model_shares(models)
