@@ -15,7 +15,7 @@ from pets.engine.question import cached_answer_type
 from pets.errors import PetsError
 from pets.gateway.settings import Limits, Settings
 from pets.openai.errors import ApiError
-from pets.openai.fields import flag, json_object, json_value, number, object_field, whole_number
+from pets.openai.fields import chat_messages, flag, json_object, json_value, number, object_field, whole_number
 from pets.patterns import Pattern
 from pets.registry import answer_types
 
@@ -189,7 +189,7 @@ def parse_request(path: str, body: bytes, headers: Mapping[str, str], settings: 
     voted = model.startswith(settings.prefix)
     if voted and path != CHAT:
         raise ApiError(f"{settings.prefix}NAME votes at /v1{CHAT}; here, ask for NAME.", param="model")
-    prompts = _number_of_prompts(fields.get(form.content), form.content, limits)
+    prompts = _number_of_prompts(fields, form.content, limits)
     n = whole_number(fields, "n", 1, limits.n) or 1
     whole_number(fields, "seed", -(2**63), 2**64 - 1)
     token_limits = [whole_number(fields, name, 1, limits.max_tokens) for name in form.token_limits]
@@ -205,14 +205,9 @@ def parse_request(path: str, body: bytes, headers: Mapping[str, str], settings: 
     )
 
 
-def _number_of_prompts(content: object, name: str, limits: Limits) -> int:
+def _number_of_prompts(fields: Mapping[str, Any], name: str, limits: Limits) -> int:
     """How many prompts a body has, each of which is answered: a chat is one."""
-    if name == "messages":
-        if not isinstance(content, list) or not 1 <= len(content) <= limits.messages:
-            raise ApiError(f"'messages' is a list of 1 to {limits.messages} messages.", param="messages")
-        if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in content):
-            raise ApiError("Every message is an object with a 'role' and a 'content'.", param="messages")
-        return 1
+    content = chat_messages(fields, limits.messages)[:1] if name == "messages" else fields.get(name)
     if not isinstance(content, str | list) or not content:
         raise ApiError(f"{name!r} is a text, or a list.", param=name)
     prompts = len(content) if isinstance(content, list) and not isinstance(content[0], int) else 1

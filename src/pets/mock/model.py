@@ -15,7 +15,7 @@ from pets.errors import InputError
 from pets.mock.answers import AnswerSource
 from pets.mock.completions import CompletionRequest, CompletionResponse, parse_request, prompt_tokens
 from pets.mock.faults import FATAL_FAULTS, FatalFault, Faults, RequestLimit, ResponseFault
-from pets.mock.traces import TraceText, render
+from pets.mock.traces import render
 from pets.openai.errors import ApiError
 
 
@@ -170,8 +170,9 @@ class MockModel:
         number = self._alike[hash((request.prompts, request.seed))]
         return random.Random(f"{what} {self.seed} {number} {request.seed} {request.prompts}")
 
-    def seconds(self, choice: TraceText) -> float:
-        return choice.tokens / self.tokens_per_second if self.tokens_per_second else 0.0
+    def seconds(self, response: CompletionResponse) -> float:
+        """How long a response takes: its choices run side by side."""
+        return response.longest / self.tokens_per_second if self.tokens_per_second else 0.0
 
     def count_served(self, response: CompletionResponse) -> None:
         """Count a response that went out whole."""
