@@ -254,10 +254,10 @@ class ApiEndpoint:
         attributes |= {"path": self._path, "model": request.model, "voted": voted, "stream": request.stream}
         key.check_model(request.fields["model"])
         await self._state.upstream.check(request.model, voted=voted)
-        if request.options is None:
-            await pass_through(self._state, exchange, request, key, attributes["id"])
+        if voted:
+            await answer_by_vote(self._state, exchange, request, key, attributes)
         else:
-            await answer_by_vote(self._state, exchange, request, request.options, key, attributes)
+            await pass_through(self._state, exchange, request, key, attributes["id"])
 
     def _authenticate(self, exchange: Exchange, attributes: dict[str, Any]) -> ApiKey:
         key = authenticate(self._state.keys, exchange.headers)

@@ -40,11 +40,9 @@ async def pass_through(state: GatewayState, exchange: Exchange, request: ApiRequ
 
 
 async def _serve(state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
-    ledger, traces, headers = state.ledger, request.traces, dict(exchange.headers)
-    if state.keys.required or state.upstream.has_key:
-        headers.pop("authorization", None)  # the gateway's key is not the server's
+    ledger, traces = state.ledger, request.traces
     if key is ANYBODY and not ledger.limited:
-        await _forward(state, exchange, request, _serialized(request.fields), headers)
+        await _forward(state, exchange, request, _serialized(request.fields))
         return
     priced = not ledger.currency.counts_traces
     restricted = priced or ledger.limited or key.budget is not None or bool(key.models)
@@ -57,13 +55,13 @@ async def _serve(state: GatewayState, exchange: Exchange, request: ApiRequest, k
     reservation = await ledger.reserve(account, traces)
     if reservation is None:
         raise ledger.refusal(key, traces * ledger.trace_cost(account))
-    meter = partial(_metered, state, reservation, request, prompt, max_tokens)
+    meter = partial(_metered, state, reservation, request, prompt)
     try:
         fetcher = state.driver.fetcher
         if (refusal := fetcher.refusal(fetcher.pool.of_model(request.model))) is not None:
             ledger.settle(reservation)
             raise api_error(refusal)
-        await _forward(state, exchange, request, body, headers, reservation, meter)
+        await _forward(state, exchange, request, body, reservation, meter)
     finally:
         ledger.settle_lost(reservation)  # unless it is settled
 
@@ -73,14 +71,15 @@ async def _forward(
     exchange: Exchange,
     request: ApiRequest,
     body: bytes,
-    headers: dict[str, str],
     reservation: Reservation | None = None,
     meter: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] = lambda parts: parts,
 ) -> None:
     """Pass a request and its reply on; one that comes to nothing is settled as of votes, by the rule of
     :mod:`pets.engine.fetch`."""
     upstream, fetcher, clock = state.upstream, state.driver.fetcher, asyncio.get_running_loop().time
-    pool, begun = fetcher.pool.of_model(request.model), clock()
+    pool, begun, headers = fetcher.pool.of_model(request.model), clock(), dict(exchange.headers)
+    if state.keys.required or upstream.has_key:
+        headers.pop("authorization", None)  # the gateway's key is not the server's
 
     def failed(error: SamplerError) -> None:
         charged = fetcher.failed(pool, error, clock() - begun, request.traces)
@@ -112,15 +111,11 @@ async def _forward(
 
 
 async def _metered(
-    state: GatewayState,
-    reservation: Reservation,
-    request: ApiRequest,
-    prompt: Prompt,
-    max_tokens: int,
-    parts: AsyncIterator[bytes],
+    state: GatewayState, reservation: Reservation, request: ApiRequest, prompt: Prompt, parts: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
     """The parts of a reply as they go on; when the last one has come, the request is settled."""
     has_choices, limit = request.path in CHOICE_PATHS, prompt.max_tokens
+    max_tokens = reservation.tokens // reservation.traces
     hides_usage = has_choices and not state.ledger.currency.counts_traces and not request.include_usage
     if has_choices:
         reader = ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=limit)
@@ -156,12 +151,10 @@ async def _metered(
             yield part
         large = len(body) > LARGE_REPLY_BYTES  # others are served meanwhile
         is_readable = size <= MAX_REPLY_BYTES and (await asyncio.to_thread(read, body) if large else read(body))
-    _settle(state, reservation, reader if is_readable else None, prompt, max_tokens)
+    _settle(state, reservation, reader if is_readable else None, prompt)
 
 
-def _settle(
-    state: GatewayState, reservation: Reservation, reader: ResponseReader | None, prompt: Prompt, max_tokens: int
-) -> None:
+def _settle(state: GatewayState, reservation: Reservation, reader: ResponseReader | None, prompt: Prompt) -> None:
     """Charge a reply by its usage, or by the bytes of what was said; in full where it cannot be read."""
     try:
         completions = [] if reader is None else reader.completions(surplus=True)
@@ -172,7 +165,7 @@ def _settle(
         return
     estimated = sum(map(TokenEstimator.needs_estimate, completions))
     claimed_more = sum(completion.claimed_more for completion in completions)
-    counted = state.plain_tokens.counted(completions, prompt, max_tokens)
+    counted = state.plain_tokens.counted(completions, prompt, reservation.tokens // reservation.traces)
     state.ledger.settle_traces(reservation, [trace.usage for trace in counted], estimated, claimed_more)
 
 
