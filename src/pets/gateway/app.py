@@ -300,8 +300,7 @@ def _site_guard(app: ASGIApp, keys: KeyStore, hosts: Collection[str], origins: C
 
 class _GatewayServer(Server):
     def __init__(self, state: GatewayState, host: str, grace: int) -> None:
-        limits = ConnectionLimits(_max_connections(state.settings))
-        super().__init__(app(state, host), limits.protocol, grace, lifespan="on")
+        super().__init__(app(state, host), ConnectionLimits(_max_connections(state.settings)), grace, lifespan="on")
         self._state = state
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:

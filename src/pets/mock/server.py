@@ -300,4 +300,4 @@ async def _unknown_url(request: Request, error: Exception) -> Response:
 def _server(mock: MockModel | ASGIApp) -> Server:
     limits = ConnectionLimits(connections=sys.maxsize)  # as many as there are files: load tests want them
     served = app(mock) if isinstance(mock, MockModel) else mock
-    return Server(served, limits.protocol, 1, abrupt=True, lifespan="off", log_level="critical")
+    return Server(served, limits, 1, abrupt=True, lifespan="off", log_level="critical")

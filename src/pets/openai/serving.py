@@ -8,11 +8,13 @@ read.
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -20,11 +22,10 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from pets.errors import InputError, PetsError
+from pets.errors import InputError
 from pets.openai.asgi import TRANSPORT
 from pets.openai.errors import ApiError
 
-STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
 START_POLL_S = 0.1
 BACKLOG = 4096  # connections that wait to be taken
 KEEP_ALIVE_S = 75
@@ -38,10 +39,11 @@ class Server(uvicorn.Server):
     or none in a thread where it is ``abrupt``."""
 
     def __init__(
-        self, app: Any, protocol: Callable[..., Any], grace_s: int, *, abrupt: bool = False, **settings: Any
+        self, app: Any, limits: "ConnectionLimits", grace_s: int, *, abrupt: bool = False, **settings: Any
     ) -> None:
         settings |= {"log_config": None, "access_log": False, "server_header": False, "proxy_headers": False}
-        settings |= {"http": protocol, "ws": "none", "backlog": BACKLOG, "timeout_keep_alive": KEEP_ALIVE_S}
+        settings |= {"ws": "none", "backlog": BACKLOG, "timeout_keep_alive": KEEP_ALIVE_S}
+        settings |= {"http": functools.partial(BoundedProtocol, limits)}
         super().__init__(uvicorn.Config(app, timeout_graceful_shutdown=grace_s, **settings))
         self.abrupt = abrupt
         self.ready: Callable[[], None] = lambda: None
@@ -67,10 +69,6 @@ class ConnectionLimits:
     write_seconds: float = 30.0
     idle: dict["BoundedProtocol", None] = field(default_factory=dict)  # in the order in which they became so
     unread: dict["BoundedProtocol", None] = field(default_factory=dict)  # likewise
-
-    def protocol(self, **settings: Any) -> "BoundedProtocol":
-        """A connection under these limits; uvicorn calls it as its protocol's class."""
-        return BoundedProtocol(self, **settings)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -250,26 +248,18 @@ def foreground(server: Server, host: str, port: int, ready: Callable[[str], None
 @contextlib.contextmanager
 def in_thread(server: Server, host: str, port: int) -> Iterator[str]:
     """The URL of a server that runs in a thread of its own for as long as the block lasts."""
-    started, failures = threading.Event(), list[PetsError]()
-
-    def work() -> None:
-        try:
-            server.run(sockets=[listener])
-        except PetsError as error:  # raised by the thread that waits for the start
-            failures.append(error)
-
-    with _bound(host, port) as listener:
+    started = threading.Event()
+    with _bound(host, port) as listener, ThreadPoolExecutor(1, "pets-server") as thread:
         server.ready = started.set
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
+        running = thread.submit(server.run, sockets=[listener])
         while not started.wait(START_POLL_S):
-            if not thread.is_alive():
-                raise failures[0] if failures else InputError("the server did not start; its log says why.")
+            if running.done():
+                running.result()  # which raises why
+                raise InputError("the server did not start; its log says why.")
         try:
             yield _url(listener)
         finally:
             server.should_exit, server.force_exit = True, server.abrupt
-            thread.join(STOP_TIMEOUT_S)
 
 
 def _bound(host: str, port: int) -> socket.socket:
