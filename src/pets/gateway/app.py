@@ -129,14 +129,11 @@ def _allocator(spec: RunSpec, mean_budget: float) -> Allocator:
     """One allocator over all questions that come; the policy's tables are made now, not in the first request."""
     policy, window, max_traces = spec.make_policy(), spec.get("budget_window"), spec.get("max_traces")
     if not isinstance(policy, QuotaPolicy) or policy.sees != "counts" or policy.learns:
-        raise InputError(
-            f"{type(policy).__name__} is not for a stream: it compares questions that are all there. "
-            "Take price or online_grid."
-        )
+        reason = "is not for a stream: it compares questions that are all there. Take price or online_grid."
+        raise InputError(f"{type(policy).__name__} {reason}")
     if not mean_budget >= max(1, policy.warmup):
-        raise InputError(
-            f"a mean budget of {mean_budget} traces does not pay for the warm-up of {policy.warmup}; give more."
-        )
+        reason = f"does not pay for the warm-up of {policy.warmup}; give more."
+        raise InputError(f"a mean budget of {mean_budget} traces {reason}")
     total = int(mean_budget * window)
     policy.quota(Tally((3, 1)), View(total, window, max_traces))
     return Allocator(policy, Budget.per_window(window, total, cap=max_traces), hurry=0.0)

@@ -153,10 +153,9 @@ class KeyStore:
         """``InputError`` where a key's budget is in another unit than the gateway counts."""
         for key in self.active():
             if not key.is_in(unit):
-                raise InputError(
-                    f"the budget of key {key.name!r} is in {unit_shown(key.unit)}, this gateway counts "
-                    f"{unit_shown(unit)}. Start it with a --budget (or --price) in that unit, or revoke the key."
-                )
+                units = f"is in {unit_shown(key.unit)}, this gateway counts {unit_shown(unit)}"
+                remedy = "Start it with a --budget (or --price) in that unit, or revoke the key."
+                raise InputError(f"the budget of key {key.name!r} {units}. {remedy}")
 
     def add(self, name: str, *, admin: bool = False, **limits: Any) -> str:
         """Create a key and return its secret, which is not stored; ``limits`` are further fields of the key."""

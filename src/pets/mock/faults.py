@@ -59,9 +59,8 @@ class Faults:
     def __post_init__(self) -> None:
         check_fields(self)
         if (total := math.fsum(getattr(self, name) for name in FATAL_FAULTS)) > 1 + 1e-9:
-            raise InputError(
-                f"the faults that spoil a response add up to {total:g}; a response is spoiled once. Give at most 1."
-            )
+            words = f"the faults that spoil a response add up to {total:g}; a response is spoiled once. Give at most 1."
+            raise InputError(words)
 
 
 class RequestLimit:

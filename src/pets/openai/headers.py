@@ -149,11 +149,10 @@ class Redactor:
 
     def __init__(self, *secrets: str | None) -> None:
         known = {secret.encode() for secret in secrets if secret is not None and len(secret) >= MIN_KEY_CHARACTERS}
-        forms, self._longest = list[bytes](), 1
+        forms = list[bytes]()
         for key in sorted(known, key=len, reverse=True):
-            encoded = list(_base64_forms(key))
-            forms += [b"".join(map(_escaped_forms, key)), *map(escape, encoded)]
-            self._longest = max(self._longest, 6 * len(key), *map(len, encoded))
+            forms += [b"".join(map(_escaped_forms, key)), *map(escape, _base64_forms(key))]
+        self._longest = 6 * max(map(len, known), default=0)  # each character as JSON escapes it
         self._secrets = bytes_pattern(b"|".join(forms)) if forms else None
         self._alphabet = b"".join([BASE64, *known, b"%\\"])  # all that a form is made of
 

@@ -272,9 +272,8 @@ def _bound(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            f"cannot listen on {host}:{port}: {reason}. Choose another --port; 0 takes a free one."
-        ) from None
+        words = f"cannot listen on {host}:{port}: {reason}. Choose another --port; 0 takes a free one."
+        raise InputError(words) from None
     return listener
 
 
