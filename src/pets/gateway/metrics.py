@@ -109,10 +109,7 @@ class Share:
         self.questions: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self.errors: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self._registry = registry = CollectorRegistry()
-        counters = {
-            name: Counter(f"pets_{name}", words, labels, registry=registry)
-            for name, (words, labels) in COUNTERS.items()
-        }
+        counters = {name: Counter(f"pets_{name}", *about, registry=registry) for name, about in COUNTERS.items()}
         # By labels, of which a counter looks for its own more slowly.
         self._counter = cache(lambda name, *labels: counters[name].labels(*labels) if labels else counters[name])
         self._histograms = {
@@ -183,7 +180,8 @@ class Share:
         starts, increases = self.history.increases("hour", counts)
         last_hour = increases.sum(axis=0)
         requests = float(increases[-RATE_INTERVALS:, : len(OUTCOMES)].sum())
-        bounds = [(float(bound), number) for (bound,), number in samples["pets_certificate_bucket"].items()]
+        buckets = samples["pets_certificate_bucket"].items()
+        bounds = [(0.0, 0.0), *((float(bound), number) for (bound,), number in buckets)][:-1]  # the last is infinite
         traces = samples["pets_question_traces_sum"]
         models: dict[str, dict[str, Any]] = {}  # what each was asked and has cost
         for name in MODEL_COLUMNS:
@@ -201,9 +199,7 @@ class Share:
                 pattern: {"questions": int(number), "traces": int(traces[pattern,])}
                 for (pattern,), number in samples["pets_question_traces_count"].items()
             },
-            "certificates": [
-                (bound, int(number - below)) for (_, below), (bound, number) in pairwise([(0, 0), *bounds[:-1]])
-            ],
+            "certificates": [(bound, int(number - below)) for (_, below), (bound, number) in pairwise(bounds)],
             "models": sorted(models.values(), key=lambda row: (-row["spent"], -row["requests"])),
         }
 
@@ -211,9 +207,9 @@ class Share:
         """Read the last ``hour`` or ``day``: a column per quantity, None in intervals before the start."""
         starts, increases = self.history.increases(span, _counts(self._samples()))
         seconds, _ = RESOLUTIONS[span]
-        columns: dict[str, list[Any]] = {
-            name: [_number(count) for count in increases[:, index]] for index, name in enumerate(COLUMNS)
-        }
+        columns: dict[str, list[Any]] = {}
+        for name, counted in zip(COLUMNS, increases.T, strict=False):
+            columns[name] = list(map(_number, counted))
         for kind, buckets in LATENCIES.items():
             rows = [quantiles(row, REQUEST_SECONDS) for row in increases[:, buckets]]
             columns[f"{kind}_p50"], columns[f"{kind}_p99"] = map(list, zip(*rows, strict=True))
@@ -235,8 +231,6 @@ class Share:
 
     def _model(self, name: str | None) -> str:
         """A model's name as a label, which is UTF-8; those beyond MAX_MODELS are counted together."""
-        if name in self._models:
-            return name
         name = (name or "unknown")[:MODEL_CHARACTERS].encode("utf-8", "replace").decode()
         if name not in self._models and len(self._models) >= MAX_MODELS:
             return OTHER_MODELS
@@ -249,10 +243,8 @@ def _counts(samples: Samples) -> Counts:
     outcomes = dict.fromkeys(OUTCOMES, 0.0)
     for (_, status), number in samples["pets_requests_total"].items():
         outcomes[outcome_of(int(status))] += number
-    retries, *others = (
-        sum(samples[f"pets_{name}_total"].values())
-        for name in ("retries", "stops", "traces", "model_prompt_tokens", "model_tokens", "model_spent")
-    )
+    names = ("retries", "stops", "traces", "model_prompt_tokens", "model_tokens", "model_spent")
+    retries, *others = (sum(samples[f"pets_{name}_total"].values()) for name in names)
     lost, balance = samples["pets_traces_total"].get(("lost",), 0.0), samples["pets_budget_spent"][()]
     counts = [*outcomes.values(), retries, lost, *others, balance]
     for kind in ("vote", "passthrough"):

@@ -111,9 +111,9 @@ class Upstream:
                 lists = [await sampler.models() for sampler in self.samplers]
                 names = self._listed = self._own_names | {model["id"] for models in lists for model in models}
         if names and names.isdisjoint((model, tagged)):
-            shown = [repr(name) for name in sorted(names)]
-            more = f" and {len(shown) - SHOWN_MODELS} more" if len(shown) > SHOWN_MODELS else ""
-            message = f"There is no model {model!r}; this server has {', '.join(shown[:SHOWN_MODELS])}{more}."
+            shown = ", ".join(map(repr, sorted(names)[:SHOWN_MODELS]))
+            more = f" and {len(names) - SHOWN_MODELS} more" if len(names) > SHOWN_MODELS else ""
+            message = f"There is no model {model!r}; this server has {shown}{more}."
             raise ApiError(message, status=404, param="model", code="model_not_found")
 
     def voting(self, models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

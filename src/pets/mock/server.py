@@ -135,11 +135,11 @@ def _metrics(mock: MockModel) -> Response:
 
 def _questions(mock: MockModel) -> Response:
     """Every question as a line of JSON, as ``pets solve`` reads it; with the population's vote."""
-    rows = (
-        {"id": id, "question": f"Question {id}", "gold": mock.answers.gold(id), "vote": mock.answers.greedy(id).answer}
-        for id in mock.answers.ids()
-    )
-    return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/jsonl")
+    lines, answers = list[str](), mock.answers
+    for id in answers.ids():
+        row = {"id": id, "question": f"Question {id}", "gold": answers.gold(id), "vote": answers.greedy(id).answer}
+        lines.append(json.dumps(row) + "\n")
+    return Response("".join(lines), media_type="application/jsonl")
 
 
 def _uploaded(request: Request, body: bytes) -> tuple[str, str, bytes]:
