@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -154,9 +154,7 @@ def serve(
     foreground(_GatewayServer(state, host, grace), host, port, ready)
 
 
-def running(
-    state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1
-) -> contextlib.AbstractContextManager[str]:
+def running(state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1) -> AbstractContextManager[str]:
     """Serve in a thread while the block lasts; the value is the URL, without /v1."""
     return in_thread(_GatewayServer(state, host, grace), host, port)
 
@@ -164,10 +162,8 @@ def running(
 def app(state: GatewayState, host: str = "localhost") -> Starlette:
     """The ASGI application of a gateway at ``host``, which closes the gateway when it stops."""
     paths = FORMS if state.settings.passthrough else (CHAT,)
-    routes = [
-        *(Route(f"/v1{path}", ApiEndpoint(state, path), methods=["POST"]) for path in paths),
-        *Pages(state).routes(),
-    ]
+    routes = [Route(f"/v1{path}", ApiEndpoint(state, path), methods=["POST"]) for path in paths]
+    routes += Pages(state).routes()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -112,10 +112,9 @@ class Share:
         counters = {name: Counter(f"pets_{name}", *about, registry=registry) for name, about in COUNTERS.items()}
         # By labels, of which a counter looks for its own more slowly.
         self._counter = cache(lambda name, *labels: counters[name].labels(*labels) if labels else counters[name])
-        self._histograms = {
-            name: Histogram(f"pets_{name}", words, labels, buckets=buckets, registry=registry)
-            for name, (words, labels, buckets) in HISTOGRAMS.items()
-        }
+        self._histograms = dict[str, Histogram]()
+        for name, (words, labels, buckets) in HISTOGRAMS.items():
+            self._histograms[name] = Histogram(f"pets_{name}", words, labels, buckets=buckets, registry=registry)
         words = "Traces of a question, by the pattern of its first four answers."
         self._question_traces = Summary("pets_question_traces", words, ["pattern"], registry=registry)
         for name, words in GAUGES.items():

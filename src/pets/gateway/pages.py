@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from importlib.resources import files
 from itertools import count
 from typing import Any, Literal
@@ -303,16 +304,8 @@ def description(settings: Settings) -> dict[str, Any]:
     >>> sorted(description(Settings())["paths"])
     ['/healthz', '/metrics', '/readyz', '/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/models', ...]
     """
-    limits = settings.limits
-    values = {
-        "messages": limits.messages,
-        "max_tokens": limits.max_tokens,
-        "n": limits.n,
-        "max_traces": settings.spec.spending.max_traces,
-        "max_hurry": MAX_HURRY,
-        "max_ignored": MAX_IGNORED,
-        "ignored_name": json.dumps(IGNORED_NAME.pattern),
-    }
+    values = asdict(settings.limits) | {"max_traces": settings.spec.spending.max_traces, "max_hurry": MAX_HURRY}
+    values |= {"max_ignored": MAX_IGNORED, "ignored_name": json.dumps(IGNORED_NAME.pattern)}
     page: dict[str, Any] = json.loads(files(__package__).joinpath("openapi.json").read_text("utf-8") % values)
     for path in () if settings.passthrough else FORMS.keys() - {CHAT}:
         del page["paths"][f"/v1{path}"]

@@ -53,13 +53,10 @@ class RecentQuestions:
         }
         names, kept = question.spellings(), question.traces or {}
         traces = [_trace_row(kept[number], names, characters) for number in sorted(kept)]
-        answers = sorted(metadata["votes"].items(), key=lambda item: -item[1])
-        detail = row | {
-            "message": message,
-            "messages": len(vote.request.fields["messages"]),
-            "answers": [(answer[:ANSWER_CHARACTERS], votes) for answer, votes in answers],
-            "trace_list": traces,
-        }
+        ranked = sorted(metadata["votes"].items(), key=lambda item: -item[1])
+        answers = [(answer[:ANSWER_CHARACTERS], votes) for answer, votes in ranked]
+        detail = row | {"message": message, "answers": answers, "trace_list": traces}
+        detail["messages"] = len(vote.request.fields["messages"])
         size = len(message) + sum(len(trace["text"]) + len(trace["error"] or "") + TRACE_CHARACTERS for trace in traces)
         self._details[row["id"]] = detail, size
         self._characters += size

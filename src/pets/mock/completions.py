@@ -72,11 +72,7 @@ def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
 
 
 def prompt_tokens(prompt: str) -> int:
-    """About four characters per token.
-
-    >>> prompt_tokens("What is 2 + 2?")
-    4
-    """
+    """About four characters per token."""
     return max(1, -(-len(prompt) // 4))
 
 
@@ -246,10 +242,6 @@ class CompletionResponse:
 
 
 def json_answer(spec: TraceSpec) -> str:
-    """The answer as an object whose keys come in either order, with a reason that varies.
-
-    >>> json_answer(TraceSpec("7", 6, mood=0.25))
-    '{"answer": "7", "reason": "mood 0.25"}'
-    """
+    """The answer as an object whose keys come in either order, with a reason that varies."""
     members = [("answer", spec.answer), ("reason", f"mood {spec.mood:g}")]
     return json.dumps(dict(members if spec.mood < 0.5 else members[::-1]))

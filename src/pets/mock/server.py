@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pets.mock.batches import MockBatches
+from pets.mock.batches import ENDPOINTS, MockBatches
 from pets.mock.completions import DONE, ERROR, CompletionResponse, check_model
 from pets.mock.faults import FatalFault
 from pets.mock.model import MockModel
@@ -68,10 +68,7 @@ def app(mock: MockModel) -> ASGIApp:
     under another one they raise :class:`ConnectionAbortedError` and the server does what it does then.
     """
     batches = MockBatches(mock)
-    routes = [
-        Route("/v1/chat/completions", _Completions(mock, chat=True), methods=["POST"]),
-        Route("/v1/completions", _Completions(mock, chat=False), methods=["POST"]),
-    ]
+    routes = [Route(path, _Completions(mock, chat=chat), methods=["POST"]) for path, chat in ENDPOINTS.items()]
     pages: list[tuple[str, str, Answer]] = [
         ("GET", "/v1/models", lambda request, _: {"object": "list", "data": [_model(mock)]}),
         ("GET", "/v1/models/{id:path}", lambda request, _: _model(mock, _id(request))),

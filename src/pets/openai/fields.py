@@ -8,11 +8,7 @@ from pets.openai.errors import ApiError
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object that a body holds.
-
-    >>> json_object(b'{"model": "m"}')
-    {'model': 'm'}
-    """
+    """The JSON object that a body holds."""
     try:
         fields = json_value(body)
     except (ValueError, RecursionError) as error:

@@ -130,10 +130,6 @@ def _seconds(text: str) -> float | None:
 
 
 def _count(text: str) -> int | None:
-    """
-    >>> _count("60"), _count("-1")
-    (60, None)
-    """
     return int(text) if len(text) < 19 and text.isascii() and text.isdecimal() else None
 
 

@@ -130,9 +130,5 @@ def _strings(data: object) -> Iterator[str]:
 
 
 def _camel_case(name: str) -> str:
-    """
-    >>> _camel_case("presence_penalty")
-    'presencePenalty'
-    """
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)

@@ -88,13 +88,8 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
         own = prompt.body.get("top_logprobs")
         most = max(top or 0, own) if isinstance(own, int) else top  # as many as either side needs
         return asked | ({} if top is None else {"logprobs": True, "top_logprobs": most})
-    body: dict[str, object] = {
-        **asked,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-    }
+    body: dict[str, object] = {**asked, "temperature": sampling.temperature, "top_p": sampling.top_p}
+    body |= {"presence_penalty": 0.0, "frequency_penalty": 0.0}
     if sampling.max_tokens is not None:
         body[dialect.max_tokens if prompt.is_chat else "max_tokens"] = sampling.max_tokens
     if sampling.reasoning_effort is not None:

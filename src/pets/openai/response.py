@@ -537,11 +537,7 @@ def _said(output: object) -> Iterator[str]:
 
 
 def is_transient(status: int) -> bool:
-    """Whether a status speaks of now, not of the request.
-
-    >>> is_transient(429), is_transient(503), is_transient(400)
-    (True, True, False)
-    """
+    """Whether a status speaks of now, not of the request."""
     return status in {408, 409, 425, 429} or status >= 500
 
 
