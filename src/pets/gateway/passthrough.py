@@ -6,9 +6,8 @@ reply's usage, or by its bytes. A reply that breaks off, or whose client goes, c
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from pets.engine.fetch import TokenEstimator
@@ -41,8 +40,10 @@ async def pass_through(state: GatewayState, exchange: Exchange, request: ApiRequ
 
 async def _serve(state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
     ledger, traces = state.ledger, request.traces
+    if state.keys.required or state.upstream.has_key:
+        exchange.headers.pop("authorization", None)  # the gateway's key is not the server's
     if key is ANYBODY and not ledger.limited:
-        await _forward(state, exchange, request, _serialized(request.fields))
+        await _forward(state, exchange, request, _serialized(request.fields), None)
         return
     priced = not ledger.currency.counts_traces
     restricted = priced or ledger.limited or key.budget is not None or bool(key.models)
@@ -55,47 +56,40 @@ async def _serve(state: GatewayState, exchange: Exchange, request: ApiRequest, k
     reservation = await ledger.reserve(account, traces)
     if reservation is None:
         raise ledger.refusal(key, traces * ledger.trace_cost(account))
-    meter = partial(_metered, state, reservation, request, prompt)
     try:
         fetcher = state.driver.fetcher
         if (refusal := fetcher.refusal(fetcher.pool.of_model(request.model))) is not None:
             ledger.settle(reservation)
             raise api_error(refusal)
-        await _forward(state, exchange, request, body, reservation, meter)
+        await _forward(state, exchange, request, body, (reservation, prompt))
     finally:
         ledger.settle_lost(reservation)  # unless it is settled
 
 
 async def _forward(
-    state: GatewayState,
-    exchange: Exchange,
-    request: ApiRequest,
-    body: bytes,
-    reservation: Reservation | None = None,
-    meter: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]] = lambda parts: parts,
+    state: GatewayState, exchange: Exchange, request: ApiRequest, body: bytes, paid: tuple[Reservation, Prompt] | None
 ) -> None:
-    """Pass a request and its reply on; one that comes to nothing is settled as of votes, by the rule of
+    """Pass a request and its reply on; one that is paid for and comes to nothing is settled as of votes, by the rule of
     :mod:`pets.engine.fetch`."""
     upstream, fetcher, clock = state.upstream, state.driver.fetcher, asyncio.get_running_loop().time
-    pool, begun, headers = fetcher.pool.of_model(request.model), clock(), dict(exchange.headers)
-    if state.keys.required or upstream.has_key:
-        headers.pop("authorization", None)  # the gateway's key is not the server's
+    pool, begun = fetcher.pool.of_model(request.model), clock()
 
     def failed(error: SamplerError) -> None:
         charged = fetcher.failed(pool, error, clock() - begun, request.traces)
-        if reservation is not None:
-            (state.ledger.settle_lost if charged else state.ledger.settle)(reservation)
+        if paid is not None:
+            (state.ledger.settle_lost if charged else state.ledger.settle)(paid[0])
 
     try:
         async with (
             asyncio.timeout(state.settings.spec.serving.timeout),
-            upstream.forward(request.path, body, headers, request.model) as response,
+            upstream.forward(request.path, body, exchange.headers, request.model) as response,
         ):
             is_success = 200 <= response.status < 300
             if not is_success:
                 failed(error_from(response.status, response.headers, b""))
             await exchange.start(response.status, upstream.passed_headers(response))
-            async for part in meter(upstream.passed_bytes(response)):
+            parts = upstream.passed_bytes(response)
+            async for part in parts if paid is None else _metered(state, request, *paid, parts):
                 await exchange.send(part)
             if is_success:
                 pool.delivered(clock() - begun)
@@ -111,7 +105,7 @@ async def _forward(
 
 
 async def _metered(
-    state: GatewayState, reservation: Reservation, request: ApiRequest, prompt: Prompt, parts: AsyncIterator[bytes]
+    state: GatewayState, request: ApiRequest, reservation: Reservation, prompt: Prompt, parts: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
     """The parts of a reply as they go on; when the last one has come, the request is settled."""
     has_choices, limit = request.path in CHOICE_PATHS, prompt.max_tokens
