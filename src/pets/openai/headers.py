@@ -49,10 +49,10 @@ class RateLimits:
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self | None:
         """``headers`` is asked for lower-case names. ``None`` where there is not one of these headers."""
-        texts = [headers.get(name, "") for name in RATE_LIMIT_HEADERS]
-        if not any(texts):
+        values = list(map(headers.get, RATE_LIMIT_HEADERS))
+        if not any(values):
             return None
-        counts, resets = list(map(_count, texts)), list(map(duration_s, texts))
+        counts, resets = [_count(value or "") for value in values], [duration_s(value or "") for value in values]
         limits = cls(counts[0], counts[1], resets[2], counts[3], counts[4], resets[5])
         return None if limits == cls() else limits
 

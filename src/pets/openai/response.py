@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from pets.confidence import KINDS, Confidence, Meter
@@ -80,8 +81,9 @@ class ChoiceReader:
             self._append("reasoning", thoughts)
         if calls := message.get("tool_calls"):
             self._add_calls(calls if isinstance(calls, list) else [calls], whole="message" in part)
-        if others := {name: value for name, value in message.items() if value and name not in TEXT_FIELDS}:
-            self.bytes += len(json.dumps(others))
+        if not message.keys() <= TEXT_FIELDS:
+            others = {name: value for name, value in message.items() if value and name not in TEXT_FIELDS}
+            self.bytes += len(json.dumps(others)) if others else 0
         self.chunks += self.bytes > size
         if part.get("finish_reason") is not None:
             self.finish = str(part["finish_reason"])
@@ -122,11 +124,13 @@ class ChoiceReader:
 
     def whole_text(self) -> str:
         """What was said, else what was thought, and in a line of its own what was called."""
-        said, thought = ("".join(self.texts.get(field, ())) for field in ("content", "reasoning"))
-        text = said if said.strip() else thought
+        said = "".join(self.texts.get("content", ()))
+        text = said if said.strip() else "".join(self.texts.get("reasoning", ()))
+        if not self.calls:
+            return text
         functions = [call["function"] for _, call in sorted(self.calls.items())]
         calls = [{name: function.get(name, "") for name in ("name", "arguments")} for function in functions]
-        return "\n".join(filter(None, [text, json.dumps(calls, ensure_ascii=False)])) if calls else text
+        return "\n".join(filter(None, [text, json.dumps(calls, ensure_ascii=False)]))
 
     def _keep(self, raw: dict[str, Any], part: Mapping[str, Any]) -> None:
         """Keep a part as the server gave it; the chunks of a stream are joined as they come."""
@@ -229,9 +233,9 @@ def shares(total: int, weights: Sequence[int]) -> list[int]:
     ([4, 3, 3], [0, 7], [2, 1])
     """
     weights = weights if any(weights) else [1] * len(weights)
-    exact = [divmod(total * weight, sum(weights)) for weight in weights]
-    parts = [part for part, _ in exact]
-    for i in sorted(range(len(parts)), key=lambda i: -exact[i][1])[: total - sum(parts)]:
+    whole = sum(weights)
+    parts, remainders = map(list, zip(*[divmod(total * weight, whole) for weight in weights], strict=True))
+    for i in sorted(range(len(parts)), key=lambda i: -remainders[i])[: total - sum(parts)]:
         parts[i] += 1
     return parts
 
@@ -334,8 +338,9 @@ class ResponseReader:
     def _used(self) -> tuple[int | None, int, int]:
         """Tokens of the choices together, of their prompt, and of that from a cache, as the last usage tells; those of
         a prompt are at most its limit."""
-        usage, names = self._usage, ("completion_tokens", "total_tokens", "prompt_tokens")
-        told, total, prompt = (token_count(usage, name) for name in names)
+        usage = self._usage
+        told, prompt = token_count(usage, "completion_tokens"), token_count(usage, "prompt_tokens")
+        total = token_count(usage, "total_tokens")
         if told is not None and total is not None and prompt is not None:
             told = max(told, total - prompt)  # some servers count hidden reasoning in the total alone
         prompt = min(prompt or 0, self._prompt_limit)
@@ -366,8 +371,8 @@ class ResponseReader:
             raise ReplyError(f"the server's reply has not OpenAI's form ({error}).") from error
 
     def _finished(self, most: int) -> list[Completion]:
-        choices = [choice for _, choice in sorted(self._choices.items())]
-        counts, limit = [choice.tokens for choice in choices], self._sampling.token_limit
+        choices = list(map(self._choices.__getitem__, sorted(self._choices)))
+        counts, limit = list(map(attrgetter("tokens"), choices)), self._sampling.token_limit
         told, prompt_tokens, cached_tokens = self._used()
         longest = max(max(filter(None, counts), default=0), -(-(told or 0) // len(choices)))
         told_prompt = token_count(self._usage, "prompt_tokens") or 0
@@ -410,7 +415,7 @@ class ResponseReader:
         one of 0 tokens: then what was counted of each holds.
         """
         counts = [None if count is None else min(count, most) for count in counts]
-        sizes, silent = [choice.characters for choice in choices], not any(choice.bytes for choice in choices)
+        sizes, silent = list(map(attrgetter("characters"), choices)), not any(map(attrgetter("bytes"), choices))
         if total is None or is_too_few(total, sum(sizes)) or not (total or silent):
             return counts
         if len(choices) == 1:
