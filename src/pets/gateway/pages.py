@@ -252,12 +252,8 @@ class Dashboard:
         now = asyncio.get_running_loop().time()  # which endpoints go by
         for model, part in (pool.by_model or {"": pool}).items():
             for endpoint in part.endpoints:
-                states = {
-                    "down": endpoint.rest_until > now,
-                    "waiting": endpoint.blocked_until > now,
-                    "failing": endpoint.failures,
-                    "up": endpoint.answered,
-                }
+                rests, waits = endpoint.rest_until > now, endpoint.blocked_until > now
+                states = {"down": rests, "waiting": waits, "failing": endpoint.failures, "up": endpoint.answered}
                 rows.append({
                     "state": next((name for name, holds in states.items() if holds), "not asked"),
                     "failures": endpoint.failures,

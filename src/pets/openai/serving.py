@@ -252,11 +252,11 @@ def in_thread(server: Server, host: str, port: int) -> Iterator[str]:
     with _bound(host, port) as listener, ThreadPoolExecutor(1, "pets-server") as thread:
         server.ready = started.set
         running = thread.submit(server.run, sockets=[listener])
-        while not started.wait(START_POLL_S):
-            if running.done():
-                running.result()  # which raises why
-                raise InputError("the server did not start; its log says why.")
         try:
+            while not started.wait(START_POLL_S):
+                if running.done():
+                    running.result()  # which raises why
+                    raise InputError("the server did not start; its log says why.")
             yield _url(listener)
         finally:
             server.should_exit, server.force_exit = True, server.abrupt
