@@ -24,12 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pets.engine import restored, results
-from pets.mock import Faults, MockModel, app, synthetic
-from pets.openai.serving import Server, in_thread
+from pets.mock import Faults, MockModel, app, running, synthetic
 from pets.questions import Problem, write_questions
 from pets.samplers import Prompt
 from pets.store import Store, StoredTrace
@@ -145,11 +143,10 @@ def main() -> None:
     book = synthetic(QUESTIONS, strength=0.5)
     mock = MockModel(book, faults=Faults(batch_seconds=0.7))
     deadly = DeadlyRequests(app(mock))
-    config = uvicorn.Config(deadly, ws="none", lifespan="off", log_config=None, log_level="critical")
-    with tempfile.TemporaryDirectory() as folder, in_thread(Server(config, abrupt=True), "127.0.0.1", 0) as url:
+    with tempfile.TemporaryDirectory() as folder, running(deadly) as url:
         rng = random.Random(seed)
-        by_request, by_clock = run(kills, rng, Path(folder), f"{url}/v1", deadly, list(book.ids()))
-        jobs = httpx.get(f"{url}/v1/batches?limit=100").json()["data"]
+        by_request, by_clock = run(kills, rng, Path(folder), url, deadly, list(book.ids()))
+        jobs = httpx.get(f"{url}/batches?limit=100").json()["data"]
         with Store.open(Path(folder) / "runs.db") as store:
             figures = check(store, mock, jobs, MEAN * QUESTIONS)
     moments = {

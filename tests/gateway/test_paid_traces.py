@@ -6,7 +6,8 @@ from contextlib import closing
 import pytest
 
 from pets.confidence import Confidence
-from pets.errors import InputError
+from pets.core.money import Currency
+from pets.errors import InputError, StateError
 from pets.gateway import Settings, build_gateway
 from pets.gateway.auth import KeyStore
 from pets.gateway.paid_traces import PaidTraces
@@ -77,6 +78,22 @@ def test_without_the_option_nothing_is_kept(store):
 def test_traces_need_a_store():
     with pytest.raises(InputError, match="--store FILE"):
         build_gateway("http://127.0.0.1:1/v1", REUSING)
+
+
+def test_a_gateway_that_is_refused_leaves_nothing_open(postgres_url, monkeypatch):
+    opened = []
+
+    def open_and_note(*location, **options):
+        opened.append(open_database(*location, **options))
+        return opened[-1]
+
+    monkeypatch.setattr("pets.gateway.app.open_database", open_and_note)
+    running = build_gateway("http://127.0.0.1:1/v1", REUSING, store=postgres_url)
+    monkeypatch.setattr("pets.gateway.shared_store.BEAT_S", 1.0)  # the other one beats meanwhile
+    with closing(running.ledger.backend), closing(running.ledger.paid):
+        with pytest.raises(StateError, match="in use by the gateway"):
+            build_gateway("http://127.0.0.1:1/v1", REUSING, store=postgres_url, currency=Currency(per_token=1))
+        assert [database.connection.closed for database in opened] == [False, True]
 
 
 def test_a_trace_comes_back_as_it_was_kept_and_goes_with_its_key(location):

@@ -11,8 +11,10 @@ import httpx
 import pytest
 
 from pets.core.money import Currency
+from pets.errors import StateError
 from pets.gateway import Settings, build_gateway
 from pets.gateway.app import app
+from pets.gateway.auth import KeyStore
 from pets.gateway.settings import Limits
 from pets.mock import Faults, MockModel
 
@@ -339,3 +341,15 @@ def test_one_keys_slow_requests_turn_away_no_other_keys(tmp_path):
 
     with answered_by(slow):
         assert run_simulated(go()) == ({200: 224, 503: 76}, {200})
+
+
+def test_a_request_whose_keys_cannot_be_read_holds_and_costs_nothing(tmp_path, monkeypatch):
+    def cannot_be_read(keys):
+        raise StateError("the store is away")
+
+    secret = add_key(tmp_path / "g.db", "alice", budget=4)
+    with run_gateway(store=tmp_path / "g.db") as gateway:
+        monkeypatch.setattr(KeyStore, "required", property(cannot_be_read))
+        reply = gateway.ask(model="mock", headers={"authorization": f"Bearer {secret}"})
+        assert reply.status_code == 503 and not gateway.settled and not gateway.ledger.total.held
+        assert gateway.mock.stats.requests == 0

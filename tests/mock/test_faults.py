@@ -1,11 +1,13 @@
 """Faults come at their rates, from a seeded generator."""
 
+from typing import get_args
+
 import pytest
 
 from pets.errors import InputError
 from pets.mock import DistributionAnswers, Faults, MockModel, RequestLimit
 from pets.mock.completions import CompletionRequest
-from pets.mock.faults import FATAL_FAULTS, RESPONSE_FAULTS
+from pets.mock.faults import FATAL_FAULTS, ResponseFault
 
 
 def faults_of(faults, number, **settings):
@@ -20,11 +22,11 @@ def faults_of(faults, number, **settings):
 
 
 def test_every_fault_comes_at_its_rate_and_in_the_same_order_for_the_same_seed():
-    faults = Faults(**dict.fromkeys(FATAL_FAULTS, 0.1), **dict.fromkeys(RESPONSE_FAULTS, 0.3))
+    faults = Faults(**dict.fromkeys(FATAL_FAULTS, 0.1), **dict.fromkeys(get_args(ResponseFault), 0.3))
     first, same, other = (faults_of(faults, 4000, seed=seed) for seed in (1, 1, 2))
     assert first == same != other
     assert all(first[0].count(name) / 4000 == pytest.approx(0.1, abs=0.02) for name in FATAL_FAULTS)
-    assert all(first[1][name] / 4000 == pytest.approx(0.3, abs=0.03) for name in RESPONSE_FAULTS)
+    assert all(first[1][name] / 4000 == pytest.approx(0.3, abs=0.03) for name in get_args(ResponseFault))
 
 
 def test_without_faults_none_comes():

@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 
 from pets.errors import InputError, PetsError
 from pets.openai.asgi import Exchange
-from pets.openai.serving import PIPELINED_REQUESTS, ConnectionLimits, Server, in_thread
+from pets.openai.serving import PIPELINED_REQUESTS, BoundedProtocol, ConnectionLimits, Server, in_thread
 
 from ..simulated_time import run_simulated
 from ..waiting import PATIENCE_S, wait_until
@@ -25,8 +25,8 @@ async def hello(scope, receive, send):
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-def server(app=hello, **settings):
-    return Server(uvicorn.Config(app, log_config=None, lifespan="off", **settings), abrupt=True)
+def server(app=hello, limits=None, **settings):
+    return Server(app, limits or ConnectionLimits(100), 1, abrupt=True, lifespan="off", **settings)
 
 
 def test_the_block_has_a_url_and_its_end_frees_the_port():
@@ -53,7 +53,7 @@ def test_a_failure_of_the_start_is_raised_where_the_block_is():
 
     with (
         pytest.raises(PetsError, match="the words"),
-        in_thread(Broken(uvicorn.Config(hello, log_config=None, lifespan="off")), "127.0.0.1", 0),
+        in_thread(Broken(hello, ConnectionLimits(100), 1, lifespan="off"), "127.0.0.1", 0),
     ):
         pass
 
@@ -67,14 +67,16 @@ async def echo(scope, receive, send):
 def bounded(app=echo, connections=100, settings=MappingProxyType({}), made=None, **limits):
     """A server under limits: its URL, a function that connects to it, the limits; ``made`` gets its connections."""
     granted = ConnectionLimits(connections, **limits)
+    bound = server(app, granted, **settings)
+    if made is not None:
+        protocol = bound.config.http
 
-    def protocol(**given):
-        connection = granted.protocol(**given)
-        if made is not None:
-            made.append(connection)
-        return connection
+        def make(**given):
+            made.append(protocol(**given))
+            return made[-1]
 
-    with in_thread(server(app, http=protocol, **settings), "127.0.0.1", 0) as url, contextlib.ExitStack() as stack:
+        bound.config.http = make
+    with in_thread(bound, "127.0.0.1", 0) as url, contextlib.ExitStack() as stack:
         parts = urlsplit(url)
 
         def connect(*sent):
@@ -264,7 +266,7 @@ def test_a_client_keeps_its_connection_as_long_as_it_takes_enough_of_its_reply(t
 
     async def read():
         config = uvicorn.Config(hello, log_config=None)
-        connection = limits.protocol(config=config, server_state=ServerState(), app_state={})
+        connection = BoundedProtocol(limits, config=config, server_state=ServerState(), app_state={})
         connection.connection_made(transport)
         connection.pause_writing()
         for size in taken:

@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import gc
-import logging
 import secrets
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -54,7 +53,7 @@ from pets.gateway.telemetry import LOGGER, span
 from pets.gateway.upstream import Upstream, api_error
 from pets.openai.asgi import ClientGoneError, Exchange
 from pets.openai.errors import ApiError
-from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread, server_config
+from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread
 from pets.plans import Drift
 from pets.samplers.local import LocalSampler
 from pets.store.database import Durability, is_shared
@@ -98,37 +97,27 @@ def build_gateway(
     cached_answer_type(spec.get("answer"))  # a wrong one is said now, and loading takes a while: not in a request
     allocator = _allocator(spec, mean_budget)
     servers = Upstream(upstream, models=models, key=key, headers=headers, timeout=spec.serving.timeout)
-    backend = LedgerBackend(_ledger_store(store, durability), allocator)
-    keys = backend.store.keys
-    try:
+    with contextlib.ExitStack() as opened:  # closed where the rest is refused
+        backend = LedgerBackend(_ledger_store(store, durability), allocator)
+        opened.callback(backend.close)
+        keys, paid = backend.store.keys, None
         keys.check_units((currency or Currency()).unit)
-        paid = None
         if settings.reuse:
             if store == ":memory:":
                 raise InputError("--reuse keeps traces in a store: name one, --store FILE.")
             sources = sorted(str(sampler.source) for sampler in servers.samplers)
             paid = PaidTraces(open_database(store, create=True), f"{sources} {models}")
+            opened.callback(paid.close)
         ledger = GatewayLedger(backend, currency, total=total, rate_limit=rate_limit, paid=paid)
-    except PetsError:
-        backend.close()
-        raise
-    # An outage lasts as long as the requests that wait for its end: each has its own deadline.
-    fetcher = fetcher_of(spec, Sources(servers.samplers), patience_s=None)
-    places = Places(spec.pacing.in_flight, lambda: keys.several)
-    driver, submissions = assemble_submissions(allocator, fetcher, places, ledger, spec)
-    return GatewayState(
-        settings=settings,
-        ledger=ledger,
-        upstream=servers,
-        driver=driver,
-        submissions=submissions,
-        mean_budget=mean_budget,
-        drift=drift,
-    )
+        # An outage lasts as long as the requests that wait for its end: each has its own deadline.
+        fetcher = fetcher_of(spec, Sources(servers.samplers), patience_s=None)
+        places = Places(spec.pacing.in_flight, lambda: keys.several)
+        driver, submissions = assemble_submissions(allocator, fetcher, places, ledger, spec)
+        opened.pop_all()
+    return GatewayState(settings, ledger, servers, driver, submissions, mean_budget, drift)
 
 
 def _ledger_store(store: str | PathLike[str], durability: Durability) -> LedgerStore:
-    """What the ledger is kept in; a PostgreSQL is shared with other gateways."""
     if not is_shared(store):
         return SQLiteStore(store, durability)
     from pets.gateway.shared_store import SharedStore  # an extra
@@ -140,14 +129,11 @@ def _allocator(spec: RunSpec, mean_budget: float) -> Allocator:
     """One allocator over all questions that come; the policy's tables are made now, not in the first request."""
     policy, window, max_traces = spec.make_policy(), spec.get("budget_window"), spec.get("max_traces")
     if not isinstance(policy, QuotaPolicy) or policy.sees != "counts" or policy.learns:
-        raise InputError(
-            f"{type(policy).__name__} is not for a stream: it compares questions that are all there. "
-            "Take price or online_grid."
-        )
+        reason = "is not for a stream: it compares questions that are all there. Take price or online_grid."
+        raise InputError(f"{type(policy).__name__} {reason}")
     if not mean_budget >= max(1, policy.warmup):
-        raise InputError(
-            f"a mean budget of {mean_budget} traces does not pay for the warm-up of {policy.warmup}; give more."
-        )
+        reason = f"does not pay for the warm-up of {policy.warmup}; give more."
+        raise InputError(f"a mean budget of {mean_budget} traces {reason}")
     total = int(mean_budget * window)
     policy.quota(Tally((3, 1)), View(total, window, max_traces))
     return Allocator(policy, Budget.per_window(window, total, cap=max_traces), hurry=0.0)
@@ -168,20 +154,16 @@ def serve(
     foreground(_GatewayServer(state, host, grace), host, port, ready)
 
 
-@contextlib.contextmanager
-def running(state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1) -> Iterator[str]:
+def running(state: GatewayState, host: str = "127.0.0.1", port: int = 0, grace: int = 1) -> AbstractContextManager[str]:
     """Serve in a thread while the block lasts; the value is the URL, without /v1."""
-    with in_thread(_GatewayServer(state, host, grace), host, port) as url:
-        yield url
+    return in_thread(_GatewayServer(state, host, grace), host, port)
 
 
 def app(state: GatewayState, host: str = "localhost") -> Starlette:
     """The ASGI application of a gateway at ``host``, which closes the gateway when it stops."""
     paths = FORMS if state.settings.passthrough else (CHAT,)
-    routes = [
-        *(Route(f"/v1{path}", ApiEndpoint(state, path), methods=["POST"]) for path in paths),
-        *Pages(state).routes(),
-    ]
+    routes = [Route(f"/v1{path}", ApiEndpoint(state, path), methods=["POST"]) for path in paths]
+    routes += Pages(state).routes()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -236,26 +218,27 @@ class ApiEndpoint:
             exchange.status = exchange.status or CLIENT_GONE
             attributes["gone"] = True
             status, reason = CLIENT_GONE, "the client went"
-        except ApiError as error:
-            attributes["refused"] = reason = error.code or error.message
-            status = error.status
-            await self._refuse(exchange, error, attributes)
         except asyncio.CancelledError:
             attributes["cancelled"] = True
             status, reason = 0, "broken off by the gateway's end"
             raise
-        except PetsError as error:  # a bug's last stop: what PETS raises on purpose is a refusal by now
-            attributes["error"] = f"{type(error).__name__}: {error}"
-            reason = "an error of the gateway: its log says which"  # it may name servers
-            refusal = ApiError("The gateway cannot answer now.", status=503, retry_after=1)
+        except PetsError as error:
+            if isinstance(error, ApiError):
+                refusal = error
+                attributes["refused"] = reason = error.code or error.message
+            else:  # a bug's last stop: what PETS raises on purpose is a refusal by now
+                refusal = ApiError("The gateway cannot answer now.", status=503, retry_after=1)
+                attributes["error"] = f"{type(error).__name__}: {error}"
+                reason = "an error of the gateway: its log says which"  # it may name servers
             status = refusal.status
-            await self._refuse(exchange, refusal, attributes)
+            if exchange.status:
+                attributes["stream_status"] = status
+            await exchange.respond_error(refusal)
         finally:
             seconds = time.perf_counter() - started
             self._count(attributes, exchange.status if status is None else status, seconds, reason)
-            if LOGGER.isEnabledFor(logging.INFO):
-                row = attributes | {"status": exchange.status, "seconds": round(seconds, 4)}
-                LOGGER.info("request", extra={"fields": row})
+            row = attributes | {"status": exchange.status, "seconds": round(seconds, 4)}
+            LOGGER.info("request", extra={"fields": row})
 
     async def _answer(self, exchange: Exchange, body: bytes, key: ApiKey, attributes: dict[str, Any]) -> None:
         """Answer a request whose body and key are there; ``attributes`` has its id, and takes more for the log."""
@@ -264,10 +247,10 @@ class ApiEndpoint:
         attributes |= {"path": self._path, "model": request.model, "voted": voted, "stream": request.stream}
         key.check_model(request.fields["model"])
         await self._state.upstream.check(request.model, voted=voted)
-        if request.options is None:
-            await pass_through(self._state, exchange, request, key, attributes["id"])
+        if voted:
+            await answer_by_vote(self._state, exchange, request, key, attributes)
         else:
-            await answer_by_vote(self._state, exchange, request, request.options, key, attributes)
+            await pass_through(self._state, exchange, request, key, attributes["id"])
 
     def _authenticate(self, exchange: Exchange, attributes: dict[str, Any]) -> ApiKey:
         key = authenticate(self._state.keys, exchange.headers)
@@ -280,19 +263,11 @@ class ApiEndpoint:
         self._state.rates.check(key, gateways)
         return key
 
-    async def _refuse(self, exchange: Exchange, error: ApiError, attributes: dict[str, Any]) -> None:
-        """Send an error with its status; in the middle of a stream, as its last event."""
-        if not exchange.status:
-            await exchange.respond_error(error)
-            return
-        attributes["stream_status"] = error.status
-        await exchange.send(b"data: " + error.body() + b"\n\n", end=True)
-
     def _count(self, attributes: dict[str, Any], status: int, seconds: float, reason: str | None) -> None:
         """Count a request that is over; ``reason`` says why it was not answered."""
         kind = "vote" if attributes.get("voted") else "passthrough" if "voted" in attributes else "refused"
         outcome = {"status": status, "seconds": seconds, "reason": reason}
-        request = dict.fromkeys(("key", "model")) | {"retries": 0, "kind": kind} | attributes | outcome
+        request = {"key": None, "model": None, "retries": 0, "kind": kind} | attributes | outcome
         for share in self._state.metrics.shares_of(request["key"]):
             share.record_request(request)
 
@@ -318,8 +293,7 @@ def _site_guard(app: ASGIApp, keys: KeyStore, hosts: Collection[str], origins: C
 
 class _GatewayServer(Server):
     def __init__(self, state: GatewayState, host: str, grace: int) -> None:
-        limits = ConnectionLimits(_max_connections(state.settings))
-        super().__init__(server_config(app(state, host), limits.protocol, grace, lifespan="on"))
+        super().__init__(app(state, host), ConnectionLimits(_max_connections(state.settings)), grace, lifespan="on")
         self._state = state
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:

@@ -86,10 +86,7 @@ def _glob(pattern: str) -> Pattern:
 
 
 def unit_shown(unit: str | None) -> str:
-    """
-    >>> unit_shown("picodollars"), unit_shown("tokens")
-    ('dollars', 'tokens')
-    """
+    """The unit's name for people: picodollars are shown as dollars."""
     return "dollars" if unit == "picodollars" else str(unit)
 
 
@@ -127,9 +124,8 @@ class KeyStore:
     def _find(self, digest: str) -> ApiKey | None:
         if (row := self._database.one(FIND, digest)) is None:
             return None
-        *about, several = row
-        self.several = bool(several)
-        return _key(*about)
+        self.several = bool(row[-1])
+        return _key(*row[:-1])
 
     def all(self) -> list[tuple[ApiKey, float, float | None]]:
         """Every key, with the times of its creation and of its revocation."""
@@ -137,7 +133,6 @@ class KeyStore:
         return [(_key(*about), created, revoked) for *about, created, revoked in rows]
 
     def active(self) -> list[ApiKey]:
-        """The keys that are not revoked."""
         return [key for key, _, revoked in self.all() if revoked is None]
 
     def spent(self, name: str, since: float = 0.0) -> dict[str, int]:
@@ -158,10 +153,9 @@ class KeyStore:
         """``InputError`` where a key's budget is in another unit than the gateway counts."""
         for key in self.active():
             if not key.is_in(unit):
-                raise InputError(
-                    f"the budget of key {key.name!r} is in {unit_shown(key.unit)}, this gateway counts "
-                    f"{unit_shown(unit)}. Start it with a --budget (or --price) in that unit, or revoke the key."
-                )
+                units = f"is in {unit_shown(key.unit)}, this gateway counts {unit_shown(unit)}"
+                remedy = "Start it with a --budget (or --price) in that unit, or revoke the key."
+                raise InputError(f"the budget of key {key.name!r} {units}. {remedy}")
 
     def add(self, name: str, *, admin: bool = False, **limits: Any) -> str:
         """Create a key and return its secret, which is not stored; ``limits`` are further fields of the key."""
@@ -236,10 +230,6 @@ def authenticate(keys: KeyStore, headers: Mapping[str, str], *, browser: bool = 
 
 
 def utc_words(seconds: float) -> str:
-    """
-    >>> utc_words(0)
-    '1970-01-01 00:00 UTC'
-    """
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -259,13 +249,8 @@ class RequestRates:
         sent.limit = max(1, key.rpm // gateways)
         if wait_s := sent.wait_s(1, now):
             share = f", {sent.limit} of them to each of {gateways} gateways" if gateways > 1 else ""
-            raise ApiError(
-                f"This key may send {key.rpm} request{'s' * (key.rpm > 1)} per minute{share}.",
-                status=429,
-                code="rate_limit_exceeded",
-                retry_after=wait_s,
-                should_retry=True,
-            )
+            words = f"This key may send {key.rpm} request{'s' * (key.rpm > 1)} per minute{share}."
+            raise ApiError(words, status=429, code="rate_limit_exceeded", retry_after=wait_s, should_retry=True)
         sent.take(1, now)
 
 
@@ -278,19 +263,17 @@ def refuse_foreign_site(
     rebinding); an address cannot be. A page sends its ``Origin``, and no JSON without being asked for it first;
     pages of ``origins`` are welcome.
 
-    >>> refuse_foreign_site("GET", {"host": "localhost:8080", "origin": "http://localhost:3000"}, ())
     >>> refuse_foreign_site("GET", {"host": "evil.example"}, ())
     Traceback (most recent call last):
     pets.openai.errors.ApiError: The host 'evil.example' is not this gateway's. Start it with --allow-host, or add keys.
     """
-    host = headers.get("host", "")
+    host, origin = headers.get("host", ""), headers.get("origin")
     name, is_address, is_own = _host(f"//{host}", hosts)
     if host and not (is_address or is_own):
         words = f"The host {name[:100]!r} is not this gateway's. Start it with --allow-host, or add keys."
         raise ApiError(words, status=403, code="foreign_host")
-    origin = headers.get("origin")
-    own = origin is None or origin in origins or origin.partition("://")[2] == host
-    if origin is not None and not own and not _host(origin, hosts)[2]:
+    is_own = origin is None or origin in origins or origin.partition("://")[2] == host
+    if origin is not None and not (is_own or _host(origin, hosts)[2]):
         words = f"The page's origin {origin[:100]!r} is not this gateway's. Start it with --cors-origin, or add keys."
         raise ApiError(words, status=403, code="foreign_origin")
     if method == "POST" and headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -307,8 +290,8 @@ def _host(url: str, hosts: Collection[str]) -> tuple[str, bool, bool]:
     return name, address is not None, name == "localhost" or name in hosts or is_loopback
 
 
-def _key(name: str, budget: int | None, admin: int, unit: str | None, *limits: Any) -> ApiKey:
-    rpm, expires, models, window = limits
+def _key(name: str, budget: int | None, admin: int, *limits: Any) -> ApiKey:
+    unit, rpm, expires, models, window = limits
     return ApiKey(name, budget, bool(admin), unit, rpm, expires, tuple(json.loads(models or "[]")), window)
 
 

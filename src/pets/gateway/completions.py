@@ -10,7 +10,7 @@ from pets.engine.submissions import VoteLimits
 from pets.errors import BudgetError, BusyError
 from pets.gateway.auth import ANYBODY, ApiKey
 from pets.gateway.ledger import RequestAccount
-from pets.gateway.requests import ApiRequest, VoteOptions
+from pets.gateway.requests import ApiRequest
 from pets.gateway.responses import KEEPALIVE_EVENT, AnsweredVote, completion_body, sse_events, vote_metadata
 from pets.gateway.state import GatewayState
 from pets.gateway.upstream import api_error
@@ -29,12 +29,7 @@ sampling_of = lru_cache(maxsize=256)(Sampling)  # whose checks take longer than 
 
 
 async def answer_by_vote(
-    state: GatewayState,
-    exchange: Exchange,
-    request: ApiRequest,
-    options: VoteOptions,
-    key: ApiKey,
-    attributes: dict[str, Any],
+    state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, attributes: dict[str, Any]
 ) -> None:
     """Answer one request, or raise an :class:`~pets.openai.errors.ApiError`; ``attributes`` are the log's."""
     ledger = state.ledger
@@ -42,9 +37,8 @@ async def answer_by_vote(
     request.check_cost(restricted=restricted, priced=not ledger.currency.counts_traces, allowed=allowed)
     keepalive = KEEPALIVE_EVENT if request.stream else None
     with state.place(state.questions, key, what="questions"):
-        vote = await exchange.run_unless_gone(
-            _submit(state, request, options, key, attributes), keepalive, state.settings.keepalive
-        )
+        submitted = _submit(state, request, key, attributes)
+        vote = await exchange.run_unless_gone(submitted, keepalive, state.settings.keepalive)
     metadata = vote_metadata(vote, ledger)
     state.metrics.record_vote(vote, metadata)
     attributes |= {name: metadata[name] for name in LOGGED_OF_A_VOTE}
@@ -57,11 +51,10 @@ async def answer_by_vote(
     await exchange.send(b"", end=True)
 
 
-async def _submit(
-    state: GatewayState, request: ApiRequest, options: VoteOptions, key: ApiKey, attributes: dict[str, Any]
-) -> AnsweredVote:
+async def _submit(state: GatewayState, request: ApiRequest, key: ApiKey, attributes: dict[str, Any]) -> AnsweredVote:
     """The vote on a question, or an ``ApiError``."""
-    clock, id = asyncio.get_running_loop().time, attributes["id"]
+    assert request.options is not None  # it is voted on
+    options, clock, id = request.options, asyncio.get_running_loop().time, attributes["id"]
     begun, limit = clock(), state.token_limit(request)
     # Tokens and money need an end to every trace.
     max_tokens = request.max_tokens if state.ledger.currency.counts_traces else limit

@@ -24,9 +24,7 @@ class History:
 
     def __init__(self, read: Callable[[], Counts], clock: Callable[[], float]) -> None:
         self._read, self.clock, self.started = read, clock, clock()
-        self._rings: dict[str, deque[tuple[int, Counts]]] = {
-            span: deque(maxlen=size + 1) for span, (_, size) in RESOLUTIONS.items()
-        }
+        self._rings = {span: deque[tuple[int, Counts]](maxlen=size + 1) for span, (_, size) in RESOLUTIONS.items()}
         self.keep()
 
     def keep(self) -> None:

@@ -17,7 +17,6 @@ back, whatever the clock does.
 """
 
 import asyncio
-import math
 import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -59,10 +58,8 @@ WHOSE = {"total": "this gateway's", "key": "this key's", "window": "this window'
 
 
 class BudgetLimit(NamedTuple):
-    """A ``balance`` that has a limit: the ``total``, that of a ``window``, or a ``key``'s.
-
-    It is for good, or for a window of so many ``seconds`` that ends in ``refills_in_s``.
-    """
+    """A ``balance`` that has a limit: the ``total``, that of a ``window``, or a ``key``'s; for good, or for a window of
+    so many ``seconds`` that ends in ``refills_in_s``."""
 
     name: Literal["total", "key", "window"]
     balance: Balance
@@ -92,19 +89,12 @@ class RequestAccount:
     question: str = ""
     reused: int = 0
     _attempts: int = 0
-    _busy_since: float = 0.0
+    _since: float = 0.0
 
-    def attempt_begins(self, now: float) -> None:
-        """An attempt goes out; several may be out at once."""
-        if not self._attempts:
-            self._busy_since = now
-        self._attempts += 1
-
-    def attempt_ends(self, now: float) -> None:
-        """An attempt is over."""
-        self._attempts -= 1
-        if not self._attempts:
-            self.upstream_s += now - self._busy_since
+    def count_attempts(self, change: int, now: float) -> None:
+        """Note that one attempt more is out, or one less; several may be at once."""
+        self.upstream_s += now - self._since if self._attempts else 0.0
+        self._attempts, self._since = self._attempts + change, now
 
 
 class GatewayLedger(Ledger):
@@ -139,9 +129,8 @@ class GatewayLedger(Ledger):
     @property
     def spenders(self) -> list[str]:
         """The names of the keys that have spent or hold anything, who has spent most first."""
-        balances = self.backend.balances.items()
-        spent = {name: balance.spent for name, balance in balances if balance.spent or balance.held}
-        return [name.removeprefix(KEY) for name in sorted(spent, key=lambda name: -spent[name]) if name.startswith(KEY)]
+        by_spend = sorted(self.backend.balances.items(), key=lambda item: -item[1].spent)
+        return [name.removeprefix(KEY) for name, own in by_spend if name.startswith(KEY) and (own.spent or own.held)]
 
     def balance_of(self, name: str) -> Balance:
         """What the key of this name may spend, has spent and holds."""
@@ -171,8 +160,8 @@ class GatewayLedger(Ledger):
 
     def left(self, key: ApiKey) -> int | None:
         """What this key may still spend; None where nothing limits it."""
-        free = min(balance.free for balance in self._balances(key, self.backend.store.day()).values())
-        return None if free == math.inf else max(0, int(free))
+        free = [limit.balance.free for limit in self.limits(key)]
+        return max(0, int(min(free))) if free else None
 
     def shown(self, amount: float) -> float:
         """An amount in the unit in which it is shown: dollars are, their smallest parts are not."""
@@ -219,7 +208,7 @@ class GatewayLedger(Ledger):
         if reservation is None:
             raise BudgetError(self.refusal(account.key, self.trace_cost(account)).message)
         request.entry = reservation
-        account.attempt_begins(asyncio.get_running_loop().time())
+        account.count_attempts(1, asyncio.get_running_loop().time())
 
     async def delivered(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """Settle an attempt at the cost of its traces; those that the key has paid for before cost nothing."""
@@ -242,10 +231,7 @@ class GatewayLedger(Ledger):
 
     def abandoned(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """Charge an attempt whose client has gone."""
-        if traces:
-            self._settle_delivered(request, traces)
-        else:
-            self.lost(request, Usage())
+        self._settle_delivered(request, traces) if traces else self.lost(request, Usage())
 
     def cancelled(self, request: TraceRequest, traces: Sequence[StoredTrace]) -> None:
         """Charge what was written of an attempt. Parts of traces are paid for by whole ones, of which the rest is for
@@ -275,7 +261,7 @@ class GatewayLedger(Ledger):
         reservation: Reservation | None = request.entry
         if reservation is not None:
             request.entry = None
-            _account(request).attempt_ends(asyncio.get_running_loop().time())
+            _account(request).count_attempts(-1, asyncio.get_running_loop().time())
         return reservation
 
     async def reserve(self, account: RequestAccount, traces: int) -> Reservation | None:
@@ -296,17 +282,18 @@ class GatewayLedger(Ledger):
             limits = tuple((name, balance.limit) for name, balance in balances.items())
             reservation = Reservation(next(self._ids), *about, *most, day, limits)
             self._open[reservation.id] = account
+            made = False
             try:
                 made = await self.backend.reserve(reservation)
             except asyncio.CancelledError:
                 self.settle(reservation)
                 raise
             except StateError as error:
-                del self._open[reservation.id]  # it has no row to settle
                 message = f"The ledger cannot be written ({error}); nothing was spent."
                 raise ApiError(message, status=503, code="ledger_unavailable", retry_after=1) from error
-            if not made:
-                del self._open[reservation.id]
+            finally:
+                if not made:  # it has no row to settle
+                    self._open.pop(reservation.id, None)
             today = self.backend.store.day()
             same_time = self._rate_limit is None and today == day
             if not balances or same_time or balances.keys() == self._balances(account.key, today).keys():

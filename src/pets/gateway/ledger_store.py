@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from pets.arguments import Interval, check_fields, setting
 from pets.core.money import Currency
 from pets.core.queues import ReplicaTotals
-from pets.errors import InputError
 from pets.gateway.auth import BUDGET_WINDOWS, DAY_S, KeyStore, window_number, window_start
 from pets.store.database import Database
 
@@ -58,13 +58,11 @@ def key_window_names(key: str, day: int) -> tuple[str, ...]:
 class SpendRateLimit:
     """At most ``amount`` in every window of ``seconds``; windows are counted from the epoch."""
 
-    amount: int
-    seconds: float
+    amount: int = setting(within=Interval(0))
+    seconds: float = setting(within=Interval(0, open="("))
 
     def __post_init__(self) -> None:
-        if self.amount < 0 or self.seconds <= 0:
-            found = f"got {self.amount} in {self.seconds:g} seconds"
-            raise InputError(f"an allowance is 0 or more in a window of more than 0 seconds; {found}.")
+        check_fields(self)
 
     def window(self, now: float) -> tuple[str, float]:
         """The name of the balance of the window at this time, and when it began.

@@ -109,16 +109,12 @@ class Share:
         self.questions: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self.errors: deque[dict[str, Any]] = deque(maxlen=LATEST_ROWS)
         self._registry = registry = CollectorRegistry()
-        counters = {
-            name: Counter(f"pets_{name}", words, labels, registry=registry)
-            for name, (words, labels) in COUNTERS.items()
-        }
+        counters = {name: Counter(f"pets_{name}", *about, registry=registry) for name, about in COUNTERS.items()}
         # By labels, of which a counter looks for its own more slowly.
         self._counter = cache(lambda name, *labels: counters[name].labels(*labels) if labels else counters[name])
-        self._histograms = {
-            name: Histogram(f"pets_{name}", words, labels, buckets=buckets, registry=registry)
-            for name, (words, labels, buckets) in HISTOGRAMS.items()
-        }
+        self._histograms = dict[str, Histogram]()
+        for name, (words, labels, buckets) in HISTOGRAMS.items():
+            self._histograms[name] = Histogram(f"pets_{name}", words, labels, buckets=buckets, registry=registry)
         words = "Traces of a question, by the pattern of its first four answers."
         self._question_traces = Summary("pets_question_traces", words, ["pattern"], registry=registry)
         for name, words in GAUGES.items():
@@ -156,10 +152,10 @@ class Share:
             return
         reason = (request["reason"] or "returned by the upstream server")[:REASON_CHARACTERS]
         row = {name: request[name] for name in SHOWN_OF_AN_ERROR} | {"at": self.history.clock(), "reason": reason}
-        earlier = next((error for error in self.errors if all(error[name] == row[name] for name in SAME)), None)
-        if earlier is not None:
+        same = [error for error in self.errors if all(error[name] == row[name] for name in SAME)]
+        for earlier in same:
             self.errors.remove(earlier)
-        self.errors.append(row | {"times": 1 + (earlier["times"] if earlier is not None else 0)})
+        self.errors.append(row | {"times": 1 + sum(earlier["times"] for earlier in same)})
 
     def record_settlement(self, reservation: Reservation, charge: Charge, spent: float) -> None:
         """Count an upstream request that was charged; it took ``spent`` of the budget."""
@@ -183,7 +179,8 @@ class Share:
         starts, increases = self.history.increases("hour", counts)
         last_hour = increases.sum(axis=0)
         requests = float(increases[-RATE_INTERVALS:, : len(OUTCOMES)].sum())
-        bounds = [(float(bound), number) for (bound,), number in samples["pets_certificate_bucket"].items()]
+        buckets = samples["pets_certificate_bucket"].items()
+        bounds = [(0.0, 0.0), *((float(bound), number) for (bound,), number in buckets)][:-1]  # the last is infinite
         traces = samples["pets_question_traces_sum"]
         models: dict[str, dict[str, Any]] = {}  # what each was asked and has cost
         for name in MODEL_COLUMNS:
@@ -201,9 +198,7 @@ class Share:
                 pattern: {"questions": int(number), "traces": int(traces[pattern,])}
                 for (pattern,), number in samples["pets_question_traces_count"].items()
             },
-            "certificates": [
-                (bound, int(number - below)) for (_, below), (bound, number) in pairwise([(0, 0), *bounds[:-1]])
-            ],
+            "certificates": [(bound, int(number - below)) for (_, below), (bound, number) in pairwise(bounds)],
             "models": sorted(models.values(), key=lambda row: (-row["spent"], -row["requests"])),
         }
 
@@ -211,9 +206,9 @@ class Share:
         """Read the last ``hour`` or ``day``: a column per quantity, None in intervals before the start."""
         starts, increases = self.history.increases(span, _counts(self._samples()))
         seconds, _ = RESOLUTIONS[span]
-        columns: dict[str, list[Any]] = {
-            name: [_number(count) for count in increases[:, index]] for index, name in enumerate(COLUMNS)
-        }
+        columns: dict[str, list[Any]] = {}
+        for name, counted in zip(COLUMNS, increases.T, strict=False):
+            columns[name] = list(map(_number, counted))
         for kind, buckets in LATENCIES.items():
             rows = [quantiles(row, REQUEST_SECONDS) for row in increases[:, buckets]]
             columns[f"{kind}_p50"], columns[f"{kind}_p99"] = map(list, zip(*rows, strict=True))
@@ -235,8 +230,6 @@ class Share:
 
     def _model(self, name: str | None) -> str:
         """A model's name as a label, which is UTF-8; those beyond MAX_MODELS are counted together."""
-        if name in self._models:
-            return name
         name = (name or "unknown")[:MODEL_CHARACTERS].encode("utf-8", "replace").decode()
         if name not in self._models and len(self._models) >= MAX_MODELS:
             return OTHER_MODELS
@@ -249,10 +242,8 @@ def _counts(samples: Samples) -> Counts:
     outcomes = dict.fromkeys(OUTCOMES, 0.0)
     for (_, status), number in samples["pets_requests_total"].items():
         outcomes[outcome_of(int(status))] += number
-    retries, *others = (
-        sum(samples[f"pets_{name}_total"].values())
-        for name in ("retries", "stops", "traces", "model_prompt_tokens", "model_tokens", "model_spent")
-    )
+    names = ("retries", "stops", "traces", "model_prompt_tokens", "model_tokens", "model_spent")
+    retries, *others = (sum(samples[f"pets_{name}_total"].values()) for name in names)
     lost, balance = samples["pets_traces_total"].get(("lost",), 0.0), samples["pets_budget_spent"][()]
     counts = [*outcomes.values(), retries, lost, *others, balance]
     for kind in ("vote", "passthrough"):
@@ -297,8 +288,8 @@ class Metrics:
         return self._shares[name]
 
     def _record_settlement(self, reservation: Reservation, charge: Charge) -> None:
-        if cost := charge.spent:
-            spent = self._ledger.shown(cost) if reservation.limits else 0  # beyond the budget it costs nothing
+        if charge.spent:
+            spent = self._ledger.shown(charge.spent) if reservation.limits else 0  # beyond the budget it costs nothing
             for share in self.shares_of(reservation.key):
                 share.record_settlement(reservation, charge, spent)
 
@@ -308,18 +299,13 @@ class Metrics:
 
     def _gauges(self, name: str | None) -> dict[str, Callable[[], float]]:
         """What each of GAUGES is for the key of this name."""
-        submissions, places = self._submissions, self._submissions.places
-        shown, drift = self._ledger.shown, self.drift
+        votes, places, shown = self._submissions.votes, self._submissions.places, self._ledger.shown
         balance = self._ledger.total if name is None else self._ledger.balance_of(name)
-
-        def open_questions() -> int:
-            return sum(name is None or vote.limits.payer == name for vote in submissions.votes.values())
-
         return {
-            "open_questions": open_questions,
+            "open_questions": lambda: sum(name in (None, vote.limits.payer) for vote in votes.values()),
             "traces_in_flight": lambda: places.taken if name is None else places.taken_by(name),
             "budget_spent": lambda: shown(balance.spent) if balance.is_known else math.nan,
             "budget_held": lambda: shown(balance.held),
             "budget_limit": lambda: shown(math.nan if balance.limit is None else balance.limit),
-            "drift_alarm": lambda: drift is not None and drift.alarm,
+            "drift_alarm": lambda: self.drift is not None and self.drift.alarm,
         }

@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from importlib.resources import files
 from itertools import count
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from pets.engine.submissions import Places
 from pets.gateway.auth import ANYBODY, ApiKey, authenticate
 from pets.gateway.history import RESOLUTIONS
 from pets.gateway.ledger import BudgetLimit
+from pets.gateway.ledger_store import Balance
 from pets.gateway.requests import CHAT, FORMS, IGNORED_NAME, MAX_HURRY, MAX_IGNORED
 from pets.gateway.settings import Settings
 from pets.gateway.state import GatewayState
@@ -40,7 +42,7 @@ PAGE_HEADERS = {
     "cache-control": "no-store",
 }
 DATA_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+MEDIA_TYPES = {"css": "text/css", "js": "text/javascript"}
 PAGE_FILES = ("dashboard.css", "dashboard.js", "uPlot.iife.min.js", "uPlot.min.css")
 PALETTE_FILE = "palette.css"  # the report's: one look
 
@@ -60,10 +62,10 @@ class Pages:
         self._state = state
         self._dashboard = Dashboard(state)
         self._open_dashboards = Places(MAX_DASHBOARDS, lambda: state.keys.several)
-        folder, package = files("pets.gateway").joinpath("page"), files("pets")
+        folder = files("pets.gateway").joinpath("page")
         self._page = folder.joinpath("dashboard.html").read_bytes()
         self._files = {name: folder.joinpath(name).read_bytes() for name in PAGE_FILES}
-        self._files[PALETTE_FILE] = package.joinpath("report", PALETTE_FILE).read_bytes()
+        self._files[PALETTE_FILE] = files("pets.report").joinpath(PALETTE_FILE).read_bytes()
 
     def routes(self) -> list[Route]:
         """Each path with who may read it and what answers."""
@@ -194,11 +196,10 @@ class Dashboard:
         return self._state.metrics.share_of(self._name(key, of_key)).columns(span)
 
     def question(self, key: ApiKey, id: str) -> dict[str, Any]:
-        detail = self._state.metrics.recent.find(id, key)
-        if detail is None:
-            words = "This question is not here: it is no longer kept, or another replica has answered it."
-            raise ApiError(words, status=404, code="question_not_kept")
-        return detail
+        if detail := self._state.metrics.recent.find(id, key):
+            return detail
+        words = "This question is not here: it is no longer kept, or another replica has answered it."
+        raise ApiError(words, status=404, code="question_not_kept")
 
     def _name(self, key: ApiKey, of_key: str | None) -> str | None:
         """The name of the key whose share is shown to ``key``; None for all of them."""
@@ -213,32 +214,24 @@ class Dashboard:
 
     def _budget(self, key: ApiKey, name: str | None, per_second: float) -> dict[str, Any]:
         """What is spent, held and left of the limits that a viewer may know, and when they end at the present pace."""
-        ledger, shown = self._state.ledger, self._state.ledger.shown
+        ledger = self._state.ledger
         balance = ledger.total if name is None else ledger.balance_of(name)
         owner = ANYBODY if name is None else next((key for key in self._state.keys.active() if key.name == name), None)
         limits = [] if owner is None else ledger.limits(owner)
         rows = [self._limit(limit, per_second) for limit in limits if name is None or limit.name == "key"]
-        left = ledger.left(key) if name in (None, key.name) else None
-        return {
-            "spent": shown(balance.spent),
-            "held": shown(balance.held),
-            "left": min((row["left"] for row in rows), default=None) if left is None else shown(left),
-            "per_hour": 3600 * per_second,
-            "limits": rows,
-        }
+        free = ledger.left(key) if name in (None, key.name) else None
+        left = min((row["left"] for row in rows), default=None) if free is None else ledger.shown(free)
+        return self._amounts(balance) | {"left": left, "per_hour": 3600 * per_second, "limits": rows}
 
     def _limit(self, limit: BudgetLimit, per_second: float) -> dict[str, Any]:
-        balance, most, shown = limit.balance, limit.balance.limit or 0, self._state.ledger.shown
-        left = shown(max(0, most - balance.spent - balance.held))
-        row = {
-            "name": limit.name,
-            "limit": shown(most),
-            "spent": shown(balance.spent),
-            "held": shown(balance.held),
-            "left": left,
-            "ends_in_s": left / per_second if per_second > 0 else None,
-        }
+        row, left = self._amounts(limit.balance), self._state.ledger.shown(max(0, limit.balance.free))
+        row |= {"name": limit.name, "left": left, "ends_in_s": left / per_second if per_second > 0 else None}
         return row if limit.seconds is None else row | {"seconds": limit.seconds, "refills_in_s": limit.refills_in_s}
+
+    def _amounts(self, balance: Balance) -> dict[str, Any]:
+        shown = self._state.ledger.shown
+        limit = None if balance.limit is None else shown(balance.limit)
+        return {"limit": limit, "spent": shown(balance.spent), "held": shown(balance.held)}
 
     def _keys(self, viewer: ApiKey) -> dict[str, Any]:
         """What each key has spent, of a budget per window in the present one, over all replicas, and how many there
@@ -248,13 +241,8 @@ class Dashboard:
         rows = []
         for name in names[:SHOWN_KEYS]:
             owner = owners.get(name) or ApiKey(name)
-            balance, limit = ledger.budget_balance_of(owner), owner.budget
-            rows.append({
-                "name": name,
-                "spent": ledger.shown(balance.spent),
-                "held": ledger.shown(balance.held),
-                "limit": None if limit is None else ledger.shown(limit),
-            })  # fmt: skip
+            limit = None if owner.budget is None else ledger.shown(owner.budget)
+            rows.append(self._amounts(ledger.budget_balance_of(owner)) | {"name": name, "limit": limit})
         return {"rows": rows, "number": len(names)}
 
     def _upstream(self, viewer: ApiKey) -> dict[str, Any]:
@@ -264,12 +252,8 @@ class Dashboard:
         now = asyncio.get_running_loop().time()  # which endpoints go by
         for model, part in (pool.by_model or {"": pool}).items():
             for endpoint in part.endpoints:
-                states = {
-                    "down": endpoint.rest_until > now,
-                    "waiting": endpoint.blocked_until > now,
-                    "failing": endpoint.failures,
-                    "up": endpoint.answered,
-                }
+                rests, waits = endpoint.rest_until > now, endpoint.blocked_until > now
+                states = {"down": rests, "waiting": waits, "failing": endpoint.failures, "up": endpoint.answered}
                 rows.append({
                     "state": next((name for name, holds in states.items() if holds), "not asked"),
                     "failures": endpoint.failures,
@@ -316,16 +300,8 @@ def description(settings: Settings) -> dict[str, Any]:
     >>> sorted(description(Settings())["paths"])
     ['/healthz', '/metrics', '/readyz', '/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/models', ...]
     """
-    limits = settings.limits
-    values = {
-        "messages": limits.messages,
-        "max_tokens": limits.max_tokens,
-        "n": limits.n,
-        "max_traces": settings.spec.spending.max_traces,
-        "max_hurry": MAX_HURRY,
-        "max_ignored": MAX_IGNORED,
-        "ignored_name": json.dumps(IGNORED_NAME.pattern),
-    }
+    values = asdict(settings.limits) | {"max_traces": settings.spec.spending.max_traces, "max_hurry": MAX_HURRY}
+    values |= {"max_ignored": MAX_IGNORED, "ignored_name": json.dumps(IGNORED_NAME.pattern)}
     page: dict[str, Any] = json.loads(files(__package__).joinpath("openapi.json").read_text("utf-8") % values)
     for path in () if settings.passthrough else FORMS.keys() - {CHAT}:
         del page["paths"][f"/v1{path}"]

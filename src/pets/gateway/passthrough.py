@@ -7,6 +7,7 @@ reply's usage, or by its bytes. A reply that breaks off, or whose client goes, c
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pets.engine.fetch import TokenEstimator
@@ -38,11 +39,11 @@ async def pass_through(state: GatewayState, exchange: Exchange, request: ApiRequ
 
 
 async def _serve(state: GatewayState, exchange: Exchange, request: ApiRequest, key: ApiKey, id: str) -> None:
-    ledger, traces, headers = state.ledger, request.traces, dict(exchange.headers)
+    ledger, traces = state.ledger, request.traces
     if state.keys.required or state.upstream.has_key:
-        headers.pop("authorization", None)  # the gateway's key is not the server's
+        exchange.headers.pop("authorization", None)  # the gateway's key is not the server's
     if key is ANYBODY and not ledger.limited:
-        await _forward(state, exchange, request, _serialized(request.fields), headers, None)
+        await _forward(state, exchange, request, _serialized(request.fields), None)
         return
     priced = not ledger.currency.counts_traces
     restricted = priced or ledger.limited or key.budget is not None or bool(key.models)
@@ -55,46 +56,40 @@ async def _serve(state: GatewayState, exchange: Exchange, request: ApiRequest, k
     reservation = await ledger.reserve(account, traces)
     if reservation is None:
         raise ledger.refusal(key, traces * ledger.trace_cost(account))
-    meter = ReplyMeter(state, reservation, request, prompt, max_tokens)
     try:
         fetcher = state.driver.fetcher
         if (refusal := fetcher.refusal(fetcher.pool.of_model(request.model))) is not None:
             ledger.settle(reservation)
             raise api_error(refusal)
-        await _forward(state, exchange, request, body, headers, meter)
+        await _forward(state, exchange, request, body, (reservation, prompt))
     finally:
         ledger.settle_lost(reservation)  # unless it is settled
 
 
 async def _forward(
-    state: GatewayState,
-    exchange: Exchange,
-    request: ApiRequest,
-    body: bytes,
-    headers: dict[str, str],
-    meter: "ReplyMeter | None",
+    state: GatewayState, exchange: Exchange, request: ApiRequest, body: bytes, paid: tuple[Reservation, Prompt] | None
 ) -> None:
-    """Pass a request and its reply on; one that comes to nothing is settled as of votes, by the rule of
+    """Pass a request and its reply on; one that is paid for and comes to nothing is settled as of votes, by the rule of
     :mod:`pets.engine.fetch`."""
     upstream, fetcher, clock = state.upstream, state.driver.fetcher, asyncio.get_running_loop().time
     pool, begun = fetcher.pool.of_model(request.model), clock()
 
     def failed(error: SamplerError) -> None:
         charged = fetcher.failed(pool, error, clock() - begun, request.traces)
-        if meter is not None:
-            meter.settle_failed(charged=charged)
+        if paid is not None:
+            (state.ledger.settle_lost if charged else state.ledger.settle)(paid[0])
 
     try:
         async with (
             asyncio.timeout(state.settings.spec.serving.timeout),
-            upstream.forward(request.path, body, headers, request.model) as response,
+            upstream.forward(request.path, body, exchange.headers, request.model) as response,
         ):
             is_success = 200 <= response.status < 300
             if not is_success:
                 failed(error_from(response.status, response.headers, b""))
             await exchange.start(response.status, upstream.passed_headers(response))
             parts = upstream.passed_bytes(response)
-            async for part in parts if meter is None else meter.read(parts):
+            async for part in parts if paid is None else _metered(state, request, *paid, parts):
                 await exchange.send(part)
             if is_success:
                 pool.delivered(clock() - begun)
@@ -109,83 +104,63 @@ async def _forward(
     await exchange.send(b"", end=True)
 
 
-class ReplyMeter:
-    """Reads the reply to one plain request while it passes, and settles what was held for it, once.
+async def _metered(
+    state: GatewayState, request: ApiRequest, reservation: Reservation, prompt: Prompt, parts: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    """The parts of a reply as they go on; when the last one has come, the request is settled."""
+    has_choices, limit = request.path in CHOICE_PATHS, prompt.max_tokens
+    max_tokens = reservation.tokens // reservation.traces
+    hides_usage = has_choices and not state.ledger.currency.counts_traces and not request.include_usage
+    if has_choices:
+        reader = ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=limit)
+    else:
+        speaks = request.path == "/responses"
+        reader = UsageReader(max_tokens=max_tokens, prompt_limit=limit, stream=request.stream, speaks=speaks)
+    body, size, is_readable = bytearray(), 0, True
 
-    Its usage is read where the path's form has it; what that does not tell is estimated by the bytes of what was said.
-    """
+    def read(data: bytes | bytearray) -> bool:
+        """Take in the whole body, or the data of an event; False where it cannot be read: the client's to see."""
+        with suppress(SamplerError):
+            reader.read(bytes(data))
+            return True
+        return False
 
-    def __init__(
-        self, state: GatewayState, reservation: Reservation, request: ApiRequest, prompt: Prompt, max_tokens: int
-    ) -> None:
-        self._ledger, self._estimator, self._reservation = state.ledger, state.plain_tokens, reservation
-        self._prompt, self._max_tokens, self._stream = prompt, max_tokens, request.stream
-        has_choices, limit = request.path in CHOICE_PATHS, prompt.max_tokens
-        self._hides_usage = has_choices and not self._ledger.currency.counts_traces and not request.include_usage
-        self._reader: ResponseReader | None  # none of a reply that cannot be read
-        if has_choices:
-            self._reader = ResponseReader(reservation.traces, Sampling(max_tokens), prompt_limit=limit)
-        else:
-            speaks = request.path == "/responses"
-            self._reader = UsageReader(max_tokens=max_tokens, prompt_limit=limit, stream=self._stream, speaks=speaks)
-        self._body = bytearray()
-        self._size = 0  # of what was read
+    if request.stream:
+        async for lines in split_lines(parts, MAX_REPLY_BYTES):
+            passed = list[bytes]()
+            for line in lines:
+                data = line[5:].strip() if line.startswith(b"data:") else b""
+                if data and data != b"[DONE]":
+                    size += len(data)
+                    is_readable = is_readable and size <= MAX_REPLY_BYTES and read(data)
+                if not (hides_usage and b'"choices":[]' in data.replace(b" ", b"")):
+                    passed.append(line)
+            if passed:
+                yield b"".join(passed)
+    else:
+        async for part in parts:
+            size += len(part)
+            if size <= MAX_REPLY_BYTES:
+                body += part
+            yield part
+        large = len(body) > LARGE_REPLY_BYTES  # others are served meanwhile
+        is_readable = size <= MAX_REPLY_BYTES and (await asyncio.to_thread(read, body) if large else read(body))
+    _settle(state, reservation, reader if is_readable else None, prompt)
 
-    async def read(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The parts of a reply as they go on; when the last one has come, the request is settled."""
-        if self._stream:
-            async for lines in split_lines(parts, MAX_REPLY_BYTES):
-                passed = list[bytes]()
-                for line in lines:
-                    data = line[5:].strip() if line.startswith(b"data:") else b""
-                    if data and data != b"[DONE]":
-                        self._size += len(data)
-                        self._read(data)
-                    if not (self._hides_usage and b'"choices":[]' in data.replace(b" ", b"")):
-                        passed.append(line)
-                if passed:
-                    yield b"".join(passed)
-        else:
-            async for part in parts:
-                self._size += len(part)
-                if self._size <= MAX_REPLY_BYTES:
-                    self._body += part
-                yield part
-            if len(self._body) <= LARGE_REPLY_BYTES:
-                self._read(self._body)
-            else:  # others are served meanwhile
-                await asyncio.to_thread(self._read, self._body)
-        self._settle()
 
-    def settle_failed(self, *, charged: bool) -> None:
-        """Nothing came; what was held is ``charged`` where the server may have sampled, nobody knows how much."""
-        (self._ledger.settle_lost if charged else self._ledger.settle)(self._reservation)
-
-    def _read(self, data: bytes | bytearray) -> None:
-        """Take in the whole body, or the data of an event."""
-        if self._size > MAX_REPLY_BYTES:
-            self._reader = None
-        if self._reader is not None:
-            try:
-                self._reader.read(bytes(data))
-            except SamplerError:  # the client's to see
-                self._reader = None
-
-    def _settle(self) -> None:
-        """Settle by what was read, choices that nobody asked for too; a reply that cannot be read costs all that was
-        held."""
-        try:
-            completions = [] if self._reader is None else self._reader.completions(surplus=True)
-        except SamplerError:
-            completions = []
-        if not completions:
-            self.settle_failed(charged=True)
-            return
-        estimated = sum(map(TokenEstimator.needs_estimate, completions))
-        claimed_more = sum(completion.claimed_more for completion in completions)
-        counted = self._estimator.counted(completions, self._prompt, self._max_tokens)
-        used = [completion.usage for completion in counted]
-        self._ledger.settle_traces(self._reservation, used, estimated, claimed_more)
+def _settle(state: GatewayState, reservation: Reservation, reader: ResponseReader | None, prompt: Prompt) -> None:
+    """Charge a reply by its usage, or by the bytes of what was said; in full where it cannot be read."""
+    try:
+        completions = [] if reader is None else reader.completions(surplus=True)
+    except SamplerError:
+        completions = []
+    if not completions:
+        state.ledger.settle_lost(reservation)
+        return
+    estimated = sum(map(TokenEstimator.needs_estimate, completions))
+    claimed_more = sum(completion.claimed_more for completion in completions)
+    counted = state.plain_tokens.counted(completions, prompt, reservation.tokens // reservation.traces)
+    state.ledger.settle_traces(reservation, [trace.usage for trace in counted], estimated, claimed_more)
 
 
 def _serialized(fields: Mapping[str, Any]) -> bytes:

@@ -40,27 +40,23 @@ class RecentQuestions:
         ``metadata`` is the ``pets`` object of its response.
         """
         characters, asked = TEXT_CHARACTERS if self.texts else 0, vote.request.last_user_message
-        message = last_characters(asked, characters)
+        message, question = last_characters(asked, characters), vote.outcome.question
         row = {name: metadata[name] for name in SHOWN_OF_A_VOTE} | {
             "id": vote.answer.id,
             "key": vote.account.key.name,
             "model": vote.request.model,
             "question": last_characters(" ".join(asked.split()), PREVIEW_CHARACTERS if self.texts else 0),
-            "answer": _answer(metadata["answer"]),
+            "answer": metadata["answer"] and metadata["answer"][:ANSWER_CHARACTERS],
             "parts": vote_parts(metadata),
             "at": now,
             "spent": spent,
         }
-        question = vote.outcome.question
-        names = question.spellings()
-        traces = [_trace_row(trace, names, characters) for _, trace in sorted((question.traces or {}).items())]
-        answers = sorted(metadata["votes"].items(), key=lambda item: -item[1])
-        detail = row | {
-            "message": message,
-            "messages": len(vote.request.fields["messages"]),
-            "answers": [(answer[:ANSWER_CHARACTERS], votes) for answer, votes in answers],
-            "trace_list": traces,
-        }
+        names, kept = question.spellings(), question.traces or {}
+        traces = [_trace_row(kept[number], names, characters) for number in sorted(kept)]
+        ranked = sorted(metadata["votes"].items(), key=lambda item: -item[1])
+        answers = [(answer[:ANSWER_CHARACTERS], votes) for answer, votes in ranked]
+        detail = row | {"message": message, "answers": answers, "trace_list": traces}
+        detail["messages"] = len(vote.request.fields["messages"])
         size = len(message) + sum(len(trace["text"]) + len(trace["error"] or "") + TRACE_CHARACTERS for trace in traces)
         self._details[row["id"]] = detail, size
         self._characters += size
@@ -70,14 +66,12 @@ class RecentQuestions:
 
     def find(self, id: str, key: ApiKey) -> dict[str, Any] | None:
         """A vote that this key may see, if it is still kept."""
-        detail = self._details.get(id, (None, 0))[0]
+        detail, _ = self._details.get(id, (None, 0))
         if detail is None or key.admin:
             return detail
-        if detail["key"] != key.name:
-            return None
-        hidden = {"server": None}  # which servers there are, and what they say, is the operator's business
-        traces = [trace | hidden | {"error": trace["error"] and "failed"} for trace in detail["trace_list"]]
-        return detail | {"trace_list": traces}
+        # Which servers there are, and what they say, is the operator's business.
+        traces = [trace | {"server": None, "error": trace["error"] and "failed"} for trace in detail["trace_list"]]
+        return detail | {"trace_list": traces} if detail["key"] == key.name else None
 
 
 def vote_parts(metadata: dict[str, Any]) -> list[tuple[str, str, float]]:
@@ -93,7 +87,7 @@ def vote_parts(metadata: dict[str, Any]) -> list[tuple[str, str, float]]:
     ranked = sorted(metadata["votes"].items(), key=lambda item: -item[1])
     parts = [("answer", answer[:ANSWER_CHARACTERS], votes) for answer, votes in ranked[:SHOWN_ANSWERS]]
     if others := ranked[SHOWN_ANSWERS:]:
-        name = "1 other answer" if len(others) == 1 else f"{len(others)} other answers"
+        name = f"{len(others)} other answer{'s' * (len(others) > 1)}"
         parts.append(("others", name, sum(votes for _, votes in others)))
     if metadata["weighted"]:
         return parts
@@ -110,24 +104,18 @@ def last_characters(text: str, characters: int) -> str:
     >>> last_characters("one two three", 9)
     '… three'
     """
-    if len(text) <= characters:
-        return text
-    if not characters:
-        return ""
+    if len(text) <= characters or not characters:
+        return text[:characters]
     end = text[2 - characters :]
     head, _, tail = end.partition(" ")
     return f"… {tail if tail and len(head) < characters // 4 else end}"
-
-
-def _answer(answer: str | None) -> str | None:
-    return None if answer is None else answer[:ANSWER_CHARACTERS]
 
 
 def _trace_row(trace: StoredTrace, names: Mapping[str, str], characters: int) -> dict[str, Any]:
     """What is shown of a trace, with the name of the class that it counts for as its answer."""
     return {
         "number": trace.number + 1,
-        "answer": _answer(trace.answer and names.get(trace.answer, trace.answer)),
+        "answer": trace.answer and names.get(trace.answer, trace.answer)[:ANSWER_CHARACTERS],
         "finish": trace.finish,
         "tokens": trace.tokens,
         "seconds": round(trace.seconds, 3),

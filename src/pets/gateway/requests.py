@@ -15,7 +15,7 @@ from pets.engine.question import cached_answer_type
 from pets.errors import PetsError
 from pets.gateway.settings import Limits, Settings
 from pets.openai.errors import ApiError
-from pets.openai.fields import flag, json_object, json_value, number, object_field, whole_number
+from pets.openai.fields import chat_messages, flag, json_object, json_value, number, object_field, whole_number
 from pets.patterns import Pattern
 from pets.registry import answer_types
 
@@ -29,16 +29,12 @@ MAX_IGNORED = 32
 MAX_HURRY = 4  # of one request: beyond, a race costs more than its time is worth
 IGNORED_NAME = Pattern(r"[^\s,=:]{1,100}")  # of a field, with dots between those that lead to it
 JSON_FIELDS = ("guided_json", "json_schema")  # of servers' own, beside response_format
-# Under which servers take more than one choice: `n`, which is counted, and these. TGI and older vLLM: best_of, beams;
-# llama.cpp: n_cmpl; Hugging Face: num_return_sequences and beams; Gemini: candidate_count; others by what they call it.
-CHOICE_FIELDS = (
-    "best_of", "candidate_count", "candidateCount", "n_cmpl", "num_beams", "num_completions", "num_generations",
-    "num_outputs", "num_return_sequences", "num_samples", "use_beam_search",
-)  # fmt: skip
-# More traces, another price, or another limit than the one that was held.
+# More choices than `n`, by the names of TGI, older vLLM, llama.cpp (n_cmpl), Hugging Face and Gemini (candidate_count);
+# another price; another limit than the one that was held.
 COSTLY_FIELDS = (
-    *CHOICE_FIELDS, "max_output_tokens", "n_predict", "num_predict", "prediction", "priority", "service_tier",
-    "web_search_options",
+    "best_of", "candidate_count", "candidateCount", "n_cmpl", "num_beams", "num_completions", "num_generations",
+    "num_outputs", "num_return_sequences", "num_samples", "use_beam_search", "prediction", "priority", "service_tier",
+    "web_search_options", "max_output_tokens", "n_predict", "num_predict",
 )  # fmt: skip
 FORWARDED_FIELDS = frozenset({
     "messages", "user", "metadata", "safety_identifier", "prompt_cache_key",
@@ -146,7 +142,7 @@ class ApiRequest:
             if not is_known and (restricted or name in COSTLY_FIELDS):
                 whose = "A vote" if voted else "A plain request under a budget"
                 message = f"{whose} takes no field {name[:40]!r}: what it costs is not known. Leave it out."
-                raise ApiError(f"{message} {ask_operator(name)}", param=name[:40])
+                raise _refusal(message, name, name[:40])
         if priced:
             self._check_chat(allowed) if self.path == CHAT else self._check_types(form.content, allowed)
 
@@ -158,11 +154,8 @@ class ApiRequest:
         for tool in tools if isinstance(tools, list) else [tools]:
             tool_type = str(tool.get("type", "function") if isinstance(tool, dict) else tool)
             if tool_type != "function" and tool_type not in allowed:
-                raise ApiError(
-                    f"A tool of the type {tool_type[:40]!r} cannot be paid for in this gateway's unit; send functions "
-                    f"alone. {ask_operator(tool_type)}",
-                    param="tools",
-                )
+                message = f"A tool of the type {tool_type[:40]!r} cannot be paid for in this gateway's unit;"
+                raise _refusal(f"{message} send functions alone.", tool_type, "tools")
 
     def _check_types(self, content: str, allowed: Collection[str]) -> None:
         """Refuse what has a "type", at whatever depth, that is no text's or function's."""
@@ -176,8 +169,7 @@ class ApiRequest:
                 part_type = part.get("type")
                 if isinstance(part_type, str) and part_type not in TEXT_TYPES and part_type not in allowed:
                     message = "Images, sounds, files and tools of the server cannot be paid for in this gateway's unit."
-                    words = f"{message} Send texts and functions alone. {ask_operator(part_type)}"
-                    raise ApiError(words, param=content)
+                    raise _refusal(f"{message} Send texts and functions alone.", part_type, content)
 
     @property
     def last_user_message(self) -> str:
@@ -197,7 +189,7 @@ def parse_request(path: str, body: bytes, headers: Mapping[str, str], settings: 
     voted = model.startswith(settings.prefix)
     if voted and path != CHAT:
         raise ApiError(f"{settings.prefix}NAME votes at /v1{CHAT}; here, ask for NAME.", param="model")
-    prompts = _number_of_prompts(fields.get(form.content), form.content, limits)
+    prompts = _number_of_prompts(fields, form.content, limits)
     n = whole_number(fields, "n", 1, limits.n) or 1
     whole_number(fields, "seed", -(2**63), 2**64 - 1)
     token_limits = [whole_number(fields, name, 1, limits.max_tokens) for name in form.token_limits]
@@ -213,14 +205,9 @@ def parse_request(path: str, body: bytes, headers: Mapping[str, str], settings: 
     )
 
 
-def _number_of_prompts(content: object, name: str, limits: Limits) -> int:
+def _number_of_prompts(fields: Mapping[str, Any], name: str, limits: Limits) -> int:
     """How many prompts a body has, each of which is answered: a chat is one."""
-    if name == "messages":
-        if not isinstance(content, list) or not 1 <= len(content) <= limits.messages:
-            raise ApiError(f"'messages' is a list of 1 to {limits.messages} messages.", param="messages")
-        if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in content):
-            raise ApiError("Every message is an object with a 'role' and a 'content'.", param="messages")
-        return 1
+    content = chat_messages(fields, limits.messages)[:1] if name == "messages" else fields.get(name)
     if not isinstance(content, str | list) or not content:
         raise ApiError(f"{name!r} is a text, or a list.", param=name)
     prompts = len(content) if isinstance(content, list) and not isinstance(content[0], int) else 1
@@ -229,19 +216,17 @@ def _number_of_prompts(content: object, name: str, limits: Limits) -> int:
     return prompts
 
 
-def ask_operator(name: str) -> str:
-    """What an operator can do about a refusal."""
-    return f"The operator may allow it: pets serve --allow-field {name[:40]}."
+def _refusal(message: str, name: str, param: str) -> ApiError:
+    """A refusal that the operator can lift."""
+    return ApiError(f"{message} The operator may allow it: pets serve --allow-field {name[:40]}.", param=param)
 
 
 def _is_text(message: Mapping[str, Any]) -> bool:
     """Whether a message is priced by its bytes."""
     content = message.get("content")
-    if message.get("audio") is not None:
-        return False
-    if isinstance(content, list):
-        return all(isinstance(part, dict) and part.get("type") == "text" for part in content)
-    return content is None or isinstance(content, str)
+    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+        content = None
+    return message.get("audio") is None and (content is None or isinstance(content, str))
 
 
 def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Settings, n: int) -> VoteOptions:
@@ -250,7 +235,7 @@ def _options(fields: Mapping[str, Any], headers: Mapping[str, str], settings: Se
     for name in UNVOTABLE_FIELDS:
         if fields.get(name):
             raise ApiError(f"A vote goes without {name!r}; ask the plain model for that.", param=name)
-    requested = _requested_options(fields.get("pets"), headers)
+    requested = _requested_options(fields, headers)
     ignore = _ignored(requested.get("ignore"))
     run = settings.spec
     form, default = fields.get("response_format"), run.get("answer")
@@ -287,21 +272,18 @@ def _ignored(names: object) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _requested_options(body_options: object, headers: Mapping[str, str]) -> dict[str, Any]:
+def _requested_options(fields: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
     """Options of the body's ``pets`` object, and of headers where the body has none."""
-    if body_options is not None and not isinstance(body_options, dict):
-        raise ApiError("'pets' is an object of options.", param="pets")
-    options: dict[str, Any] = dict(body_options or {})
+    options = dict(object_field(fields, "pets"))
     if unknown := [name for name in options if name not in VOTE_OPTIONS]:
         raise ApiError(f"There is no option {unknown[0][:40]!r}. Options: {', '.join(VOTE_OPTIONS)}.", param="pets")
     for name in VOTE_OPTIONS:
-        text = headers.get(f"x-pets-{name.replace('_', '-')}")
-        if text is not None and options.get(name) is None:
+        header = f"x-pets-{name.replace('_', '-')}"
+        if header in headers and options.get(name) is None:
             try:
-                options[name] = text if name in ("answer", "ignore") else json_value(text.lower())
+                options[name] = headers[header] if name in ("answer", "ignore") else json_value(headers[header].lower())
             except (ValueError, RecursionError):
-                message = f"The header x-pets-{name.replace('_', '-')} cannot be read."
-                raise ApiError(message, param=f"pets.{name}") from None
+                raise ApiError(f"The header {header} cannot be read.", param=f"pets.{name}") from None
     client_timeout = headers.get("x-stainless-read-timeout")  # what OpenAI's clients say of their own patience
     if options.get("timeout") is None and client_timeout and client_timeout.replace(".", "", 1).isdecimal():
         options["timeout"] = float(client_timeout) or None

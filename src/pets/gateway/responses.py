@@ -40,9 +40,7 @@ def vote_metadata(vote: AnsweredVote, ledger: GatewayLedger) -> dict[str, Any]:
         "traces": charged.delivered + account.lost,  # all that were paid for, those that came too late as well
         "lost": account.lost,
         "reused": account.reused,
-        "cancelled": charged.cancelled,
-        "estimated": charged.estimated,
-        "claimed_more": charged.claimed_more,
+        **{name: getattr(charged, name) for name in ("cancelled", "estimated", "claimed_more")},
         "agreement": max(votes.values()) / sum(votes.values()) if votes else None,
         "weighted": weighted and outcome.question.verdict(weighted=True).weights is not None,
         "retries": outcome.retries,

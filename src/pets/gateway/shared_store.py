@@ -59,8 +59,11 @@ MAX_BALANCE = 1 << 62  # the sum of two is a BIGINT
 
 NOW = "extract(epoch FROM clock_timestamp())::double precision"
 REPLICA_LOCK = "SELECT pg_advisory_xact_lock(hashtext('pets gateway ' || current_schema()))"
+JOIN = f"INSERT INTO replicas (name, started, beat, settings, share) VALUES ($1, {NOW}, 0, $2, '{{}}') RETURNING id"
 BEAT = "UPDATE replicas SET beat = beat + 1 WHERE id = $1"
-LOCK_BALANCES = "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[]) ORDER BY name FOR UPDATE"
+BALANCES = "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[])"
+BEAT_AND_SHARE = f"UPDATE replicas SET beat = beat + 1, share = $2 WHERE id = $1 AND ended IS NULL RETURNING {NOW}"
+LOCK_BALANCES = f"{BALANCES} ORDER BY name FOR UPDATE"
 # By a replica that has not ended: one that has may not begin a window again. Nor is a window begun that may have been
 # dropped: one that another follows by two or more ($2: the next of each that is a window's). Longer names are of later
 # windows.
@@ -143,11 +146,7 @@ class SharedStore(LedgerStore):
                 transaction.execute("UPDATE ledger SET spent = held, delivered = 0 WHERE spent IS NULL")
                 transaction.execute("DELETE FROM balances")
             self._add_up(transaction)
-            (self.replica,) = transaction.execute(
-                f"INSERT INTO replicas (name, started, beat, settings, share) VALUES ($1, {NOW}, 0, $2, '{{}}') "
-                "RETURNING id",
-                (self.name, self.settings),
-            ).fetchone()
+            (self.replica,) = transaction.execute(JOIN, (self.name, self.settings)).fetchone()
 
     @property
     def settings(self) -> str:
@@ -160,11 +159,8 @@ class SharedStore(LedgerStore):
         """Charge what gateways that count in other prices had open, if their beat stands still; refused if not."""
         before = self.database.all(RIVALS, self.settings)
         if before:
-            LOGGER.warning(
-                "%s: a gateway that counts in another unit or at another price was not stopped; it counts as gone if "
-                "nothing is heard of it for %g seconds.",
-                *(self.database.name, DEAD_AFTER_S),
-            )
+            words = "a gateway that counts in another unit or at another price was not stopped; it counts as gone if"
+            LOGGER.warning("%s: %s nothing is heard of it for %g seconds.", self.database.name, words, DEAD_AFTER_S)
         while rivals := self.database.all(RIVALS, self.settings):
             for row in rivals:
                 if row not in before:  # it has just begun, or its beat goes on
@@ -173,10 +169,8 @@ class SharedStore(LedgerStore):
             time.sleep(BEAT_S)
 
     def _refusal(self, name: str, settings: str) -> StateError:
-        return StateError(
-            f"{self.database.name} is in use by the gateway {name}, which counts in {json.loads(settings)['unit']} "
-            "or at another price. Start all alike, or stop that one first."
-        )
+        owner = f"the gateway {name}, which counts in {json.loads(settings)['unit']} or at another price"
+        return StateError(f"{self.database.name} is in use by {owner}. Start all alike, or stop that one first.")
 
     def balance_names(self) -> list[str]:
         return [name for (name,) in self.database.all("SELECT name FROM balances")]
@@ -206,13 +200,8 @@ class SharedStore(LedgerStore):
         """Beat, say what this replica took of the common plan, and see what others did."""
         connection = self.database.connection
         with connection.pipeline():
-            beat = connection.execute(
-                f"UPDATE replicas SET beat = beat + 1, share = $2 WHERE id = $1 AND ended IS NULL RETURNING {NOW}",
-                (self.replica, json.dumps(asdict(share))),
-            )
-            balances = connection.execute(
-                "SELECT name, spent, held FROM balances WHERE name = ANY($1::text[])", (list(names),)
-            )
+            beat = connection.execute(BEAT_AND_SHARE, (self.replica, json.dumps(asdict(share))))
+            balances = connection.execute(BALANCES, (list(names),))
             others = connection.execute(OTHERS, (self.replica,))
         row = beat.fetchone()
         if row is None:
@@ -222,10 +211,8 @@ class SharedStore(LedgerStore):
         self.keys.refresh()
         replicas = others.fetchall()
         self._end_dead_replicas([(id, beat) for id, beat, _ in replicas])
-        return StoreSnapshot(
-            {name: (spent, held) for name, spent, held in balances.fetchall()},
-            others=sum((_share_of(share) for _, _, share in replicas), ReplicaTotals()),
-        )
+        shares = sum((_share_of(share) for _, _, share in replicas), ReplicaTotals())
+        return StoreSnapshot({name: (spent, held) for name, spent, held in balances.fetchall()}, others=shares)
 
     def end(self) -> None:
         self.end_replica(self.replica)
@@ -248,9 +235,8 @@ class SharedStore(LedgerStore):
                 transaction.execute(MOVE_BALANCES, (list(held), list(held.values()), [-n for n in held.values()]))
             transaction.execute(f"UPDATE replicas SET ended = {NOW} WHERE id = $1", (replica,))
         if charged:
-            LOGGER.warning(
-                "%d requests of the gateway %s ended with it: they are charged in full.", len(charged), row[0]
-            )
+            words = "%d requests of the gateway %s ended with it: they are charged in full."
+            LOGGER.warning(words, len(charged), row[0])
 
     def recover(self) -> None:
         """Open another connection in place of the one that failed; others may have been cut off as this one was."""
@@ -334,11 +320,7 @@ def _rows(names: Sequence[str], operations: Sequence[Operation]) -> tuple[str, s
 
 
 def _window_name(name: str, steps: int) -> str:
-    """The name of the window so many after (or, negative, before) this one.
-
-    >>> _window_name("window 3600 4", 1)
-    'window 3600 5'
-    """
+    """The name of the window so many after (or, negative, before) this one."""
     prefix, _, number = name.rpartition(" ")
     return f"{prefix} {int(number) + steps}"
 

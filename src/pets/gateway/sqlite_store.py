@@ -54,17 +54,14 @@ class SQLiteStore(LedgerStore):
         clock: Callable[[], float] = time.time,
     ) -> None:
         database = SQLiteDatabase(path, create=True, durability=durability)
-        self.reader = database  # a store in memory has but one connection
+        if (release := database.lock_run(GATEWAY_LOCK)) is None:
+            database.close()
+            raise StateError(f"{database.name} is in use by another gateway. Stop it, or name another store.")
+        self._release, self.reader = release, database  # a store in memory has but one connection
         if database.path is not None:
             self.reader = SQLiteDatabase(database.path, create=False, durability="process")
             self.reader.size_cache_for(0)
             self.reader.one(f"PRAGMA busy_timeout = {READ_TIMEOUT_MS}")
-        release = database.lock_run(GATEWAY_LOCK)
-        if release is None:
-            self.reader.close()
-            database.close()
-            raise StateError(f"{database.name} is in use by another gateway. Stop it, or name another store.")
-        self._release = release
         super().__init__(database, KeyStore(self.reader), clock)
         self._waits_for_disk = database.one("PRAGMA synchronous") == (SYNCHRONOUS_FULL,)
         if not self._waits_for_disk:

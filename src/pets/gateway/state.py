@@ -19,12 +19,12 @@ from pets.plans import Drift
 from pets.prompts import Prompt
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class GatewayState:
     """The parts of one gateway, and whether it is ``stopping``.
 
     ``questions`` are the places of open votes, ``plain_traces`` those of plain requests in flight, whose tokens
-    ``plain_tokens`` fills in.
+    ``plain_tokens`` estimates where no server tells.
     """
 
     settings: Settings

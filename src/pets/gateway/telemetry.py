@@ -4,15 +4,14 @@ Spans need OpenTelemetry, whose own configuration says where they go:
 pip install "pets-llm[otel]", then: opentelemetry-instrument pets serve ...
 """
 
-import importlib
-import importlib.util
 import json
 import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from typing import IO, Any
 
 LOGGER = logging.getLogger("pets.gateway")
@@ -30,8 +29,8 @@ class JsonLines(logging.Formatter):
 
 
 def log_to(stream: IO[str]) -> None:
-    """Write the gateway's log, and warnings of the HTTP server, to a stream; nothing is made for one that leads
-    nowhere, unless a log file takes it."""
+    """Write the gateway's log, and warnings of the HTTP server, to a stream; to /dev/null nothing is written, unless a
+    log file takes it."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
     unread = getattr(stream, "name", "") == os.devnull and not logging.getLogger("pets").handlers
@@ -62,6 +61,6 @@ def span(name: str, headers: Mapping[str, str], attributes: Mapping[str, Any]) -
 @cache
 def _opentelemetry() -> tuple[Any, Any]:
     """OpenTelemetry's modules ``propagate`` and ``trace``, an extra; None where it is not installed."""
-    if importlib.util.find_spec("opentelemetry") is None:
-        return None, None
-    return importlib.import_module("opentelemetry.propagate"), importlib.import_module("opentelemetry.trace")
+    with suppress(ImportError):
+        return import_module("opentelemetry.propagate"), import_module("opentelemetry.trace")
+    return None, None

@@ -30,7 +30,7 @@ SHOWN_MODELS = 20  # in a refusal
 POLL_S = 1.0  # between two looks for a server that is not there yet
 MAX_PASSED_BYTES = 1 << 30  # of one reply; they are not kept
 SENT_HEADERS = ("accept", "content-type", "authorization")
-RETURNED_HEADERS = ("content-type", "retry-after")
+RETURNED_HEADERS = (b"content-type", b"retry-after")
 CLIENT_STATUSES = (400, 404, 413, 422)  # of a request that the server refuses for what the client wrote
 
 
@@ -54,7 +54,7 @@ class Upstream:
         self._key, self._headers, self._timeout = key, dict(headers or {}), timeout
         self._redactor = Redactor(key, *secrets_of(self._headers))
         self._local = servers if isinstance(servers, LocalSampler) else None
-        urls = [servers] if isinstance(servers, str) else [] if isinstance(servers, LocalSampler) else list(servers)
+        urls = [] if isinstance(servers, LocalSampler) else [servers] if isinstance(servers, str) else list(servers)
         if self._local is None and not urls:
             raise InputError("a gateway needs a server behind it; give one such as http://localhost:8000/v1.")
         self._mixed = model_shares(models)
@@ -68,10 +68,8 @@ class Upstream:
             self.samplers = [self._local]
         elif self._mixed:
             mixture = ModelMixture(tuple(share.weight for share in self._mixed))
-            self.samplers = [
-                MixtureSampler(sampler, mixture, names.index(name), name)
-                for sampler, name in zip(self.samplers, self._models, strict=True)
-            ]
+            for place, name in enumerate(self._models):
+                self.samplers[place] = MixtureSampler(self.samplers[place], mixture, names.index(name), name)
         self._clients = self._new_clients()
         self._contexts: dict[str, int] = {}  # by model, as the list of models says
         self._own_names = set(names)  # of models that have a server of their own
@@ -111,9 +109,9 @@ class Upstream:
                 lists = [await sampler.models() for sampler in self.samplers]
                 names = self._listed = self._own_names | {model["id"] for models in lists for model in models}
         if names and names.isdisjoint((model, tagged)):
-            shown = [repr(name) for name in sorted(names)]
-            more = f" and {len(shown) - SHOWN_MODELS} more" if len(shown) > SHOWN_MODELS else ""
-            message = f"There is no model {model!r}; this server has {', '.join(shown[:SHOWN_MODELS])}{more}."
+            shown = ", ".join(map(repr, sorted(names)[:SHOWN_MODELS]))
+            more = f" and {len(names) - SHOWN_MODELS} more" if len(names) > SHOWN_MODELS else ""
+            message = f"There is no model {model!r}; this server has {shown}{more}."
             raise ApiError(message, status=404, param="model", code="model_not_found")
 
     def voting(self, models: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -146,11 +144,8 @@ class Upstream:
 
     def passed_headers(self, response: "aiohttp.ClientResponse") -> list[tuple[bytes, bytes]]:
         """The headers of a response that go on to the client."""
-        return [
-            (name, self._redactor.data(value))
-            for name, value in response.raw_headers
-            if name.lower().decode("latin-1") in RETURNED_HEADERS
-        ]
+        returned = [(name, value) for name, value in response.raw_headers if name.lower() in RETURNED_HEADERS]
+        return [(name, self._redactor.data(value)) for name, value in returned]
 
     async def passed_bytes(self, response: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
         """The bytes of a response that go on to the client, as they come."""

@@ -117,9 +117,8 @@ class DistributionAnswers(AnswerSource):
 
     def greedy(self, question: str) -> TraceSpec:
         """The likeliest answer, the first of equals; none where none has any probability."""
-        chances = self._questions[question]
-        best = max(chances, key=chances.__getitem__, default=None)
-        return self._trace(question, best if best is not None and chances[best] > 0 else None, 0)
+        chances = {answer: chance for answer, chance in self._questions[question].items() if chance > 0}
+        return self._trace(question, max(chances, key=chances.__getitem__, default=None), 0)
 
     def _trace(self, question: str, answer: str | None, seed: int) -> TraceSpec:
         length = round(self._tokens * (0.5 + _uniform(question, seed, f"{self._seed} tokens")))

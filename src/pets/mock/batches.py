@@ -18,7 +18,7 @@ from pets.mock.faults import BatchFault
 from pets.mock.model import MockModel
 from pets.openai.batch import MAX_FILE_BYTES, MAX_REQUESTS
 from pets.openai.errors import ApiError
-from pets.openai.fields import json_value, object_field, whole_number
+from pets.openai.fields import json_object, object_field, whole_number
 
 MAX_ERRORS = 20  # of a file that is not valid, told
 ENDPOINTS = {"/v1/chat/completions": True, "/v1/completions": False}  # whether it is a chat's
@@ -82,9 +82,8 @@ class MockBatches:
 
     def files(self, query: Mapping[str, str]) -> dict[str, Any]:
         """A page of the files, the newest first."""
-        purpose = query.get("purpose")
-        files = [file.about for file in reversed(self._files.values())]
-        return _page(query, [about for about in files if purpose in (None, about["purpose"])], 10_000)
+        files = [about for about, _ in reversed(self._files.values())]
+        return _page(query, [about for about in files if query.get("purpose") in (None, about["purpose"])], 10_000)
 
     def _keep(self, name: str, purpose: str, content: bytes) -> dict[str, Any]:
         id, size = f"file-{secrets.token_hex(12)}", {"bytes": len(content), "created_at": int(time.time())}
@@ -158,12 +157,11 @@ class MockBatches:
                 raise ApiError("The server had an error (on purpose).", status=500)
         except ApiError as error:
             return error
-        response, _ = mock.respond(request)
-        return response
+        return mock.respond(request)[0]
 
     def _seconds(self, reply: CompletionResponse | ApiError) -> float:
         """How long a request takes; one that fails takes no time."""
-        return 0.0 if isinstance(reply, ApiError) else max(map(self._mock.seconds, reply.choices))
+        return 0.0 if isinstance(reply, ApiError) else self._mock.seconds(reply)
 
     def _looked_at(self, id: str) -> _Job:
         """A job, ended if its time has come."""
@@ -171,10 +169,9 @@ class MockBatches:
         if job is None:
             raise ApiError(f"No batch found with id '{id[:80]}'.", status=404)
         if job.batch["status"] == "in_progress" and self._clock() - job.begun >= job.ready_s:
-            if "batch_expired" in job.faults:
-                self._end(job, "expired", [index % 2 == 0 for index in range(len(job.replies))])
-            else:
-                self._end(job, "completed", [True] * len(job.replies))
+            expires = "batch_expired" in job.faults
+            ready = [not (expires and index % 2) for index in range(len(job.replies))]
+            self._end(job, "expired" if expires else "completed", ready)
         return job
 
     def _end(self, job: _Job, status: Ending, ready: Sequence[bool]) -> None:
@@ -186,11 +183,11 @@ class MockBatches:
                 errors.append(self._result(id, None, error))
             elif isinstance(reply, ApiError):
                 errors.append(self._result(id, (reply.status, reply.body()), None))
-            elif "batch_partial" in job.faults and completed % 2:
-                completed += 1
-                self._mock.count_lost(reply)
             else:
                 completed += 1
+                if "batch_partial" in job.faults and completed % 2 == 0:
+                    self._mock.count_lost(reply)
+                    continue
                 self._mock.count_served(reply)
                 output.append(self._result(id, (200, reply.whole()), None))
         job.batch.update({"status": status, f"{status}_at": int(time.time())})
@@ -202,10 +199,8 @@ class MockBatches:
 
     def _result(self, custom_id: str, reply: tuple[int, bytes] | None, error: Mapping[str, str] | None) -> bytes:
         """A line of the output or of the errors; the body stands in it as it would be sent."""
-        number = next(self._numbers)
-        response = "null"
-        if reply is not None:
-            response = f'{{"status_code":{reply[0]},"request_id":"req_{number}","body":{reply[1].decode()}}}'
+        number, status, body = next(self._numbers), *(reply or (0, b""))
+        response = f'{{"status_code":{status},"request_id":"req_{number}","body":{body.decode()}}}' if reply else "null"
         head = f'{{"id":"batch_req_{number}","custom_id":{json.dumps(custom_id)}'
         return f'{head},"response":{response},"error":{json.dumps(error)}}}\n'.encode()
 
@@ -231,10 +226,8 @@ def _checked_lines(lines: Sequence[bytes], endpoint: str) -> tuple[dict[str, dic
         errors.append(_error("too_many_tasks", f"The batch file has over {MAX_REQUESTS} requests.", None))
     for number, line in enumerate(lines[:MAX_REQUESTS], 1):
         try:
-            data = json_value(line)
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
+            data = json_object(line)
+        except ApiError:
             errors.append(_error("invalid_json_line", "This line is not a JSON object.", number))
             continue
         custom_id, body = data.get("custom_id"), data.get("body")

@@ -11,7 +11,7 @@ from typing import Any
 
 from pets.mock.traces import TraceSpec, TraceText, chat_content, completion_form, completion_logprobs
 from pets.openai.errors import ApiError
-from pets.openai.fields import flag, json_object, number, object_field, whole_number
+from pets.openai.fields import chat_messages, flag, json_object, number, object_field, whole_number
 
 MAX_N = 128  # as OpenAI has it
 MAX_PROMPTS = 128
@@ -72,21 +72,16 @@ def parse_request(body: bytes, model: str, chat: bool) -> CompletionRequest:
 
 
 def prompt_tokens(prompt: str) -> int:
-    """About four characters per token.
-
-    >>> prompt_tokens("What is 2 + 2?")
-    4
-    """
+    """About four characters per token."""
     return max(1, -(-len(prompt) // 4))
 
 
 def _function(fields: Mapping[str, Any]) -> str | None:
     """The first of the functions that a chat may call; ``None`` where it may call none."""
-    tools = fields.get("tools")
-    if not isinstance(tools, list) or not tools or fields.get("tool_choice") == "none":
-        return None
-    function = tools[0].get("function") if isinstance(tools[0], dict) else None
-    return str(function.get("name")) if isinstance(function, dict) else None
+    match fields.get("tools"):
+        case [{"function": {"name": name}}, *_] if fields.get("tool_choice") != "none":
+            return str(name)
+    return None
 
 
 def check_model(name: object, model: str) -> None:
@@ -100,12 +95,7 @@ def check_model(name: object, model: str) -> None:
 
 def _chat_prompt(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """The last user message, or the last of all where no user spoke."""
-    messages = fields.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise ApiError("'messages' is a list of at least one message.", param="messages")
-    for message in messages:
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise ApiError("Every message is an object with a 'role' and a 'content'.", param="messages")
+    messages = chat_messages(fields)
     users = [message for message in messages if message["role"] == "user"]
     content = (users or messages)[-1].get("content")
     if isinstance(content, str):
@@ -127,12 +117,10 @@ def _prompts(fields: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _chat_top(fields: Mapping[str, Any]) -> int | None:
-    top = whole_number(fields, "top_logprobs", 0, MAX_LOGPROBS)
-    if flag(fields, "logprobs"):
-        return top or 0
-    if top is not None:
+    top, asked = whole_number(fields, "top_logprobs", 0, MAX_LOGPROBS), flag(fields, "logprobs")
+    if top is not None and not asked:
         raise ApiError("'top_logprobs' is only allowed when 'logprobs' is true.", param="top_logprobs")
-    return None
+    return (top or 0) if asked else None
 
 
 DONE = "data: [DONE]\n\n"
@@ -153,6 +141,11 @@ class CompletionResponse:
     prompt_tokens: int
     top: int | None
     cached_tokens: int | None = None
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest choice."""
+        return max(choice.tokens for choice in self.choices)
 
     def structured(self, index: int) -> str | None:
         """The members of a message that is no prose, but a function call or JSON; ``None`` where it is, or was cut."""
@@ -238,7 +231,7 @@ class CompletionResponse:
         """The ``logprobs`` object of each token's event."""
         pieces = choice.pieces
         if self.top is None:
-            yield from ("null" for _ in pieces)
+            yield from ["null"] * len(pieces)
         elif self.request.chat:
             for content in chat_content(choice.spec, pieces, self.top):
                 yield f'{{"content":[{content}]}}'
@@ -249,10 +242,6 @@ class CompletionResponse:
 
 
 def json_answer(spec: TraceSpec) -> str:
-    """The answer as an object whose keys come in either order, with a reason that varies.
-
-    >>> json_answer(TraceSpec("7", 6, mood=0.25))
-    '{"answer": "7", "reason": "mood 0.25"}'
-    """
+    """The answer as an object whose keys come in either order, with a reason that varies."""
     members = [("answer", spec.answer), ("reason", f"mood {spec.mood:g}")]
     return json.dumps(dict(members if spec.mood < 0.5 else members[::-1]))

@@ -8,9 +8,10 @@ none were asked for) does not happen and is not counted.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
+from pets.arguments import Interval, check_fields, setting
 from pets.errors import InputError
 
 FatalFault = Literal[
@@ -19,12 +20,12 @@ FatalFault = Literal[
 ResponseFault = Literal["one_choice", "no_logprobs", "slow"]
 BatchFault = Literal["batch_expired", "batch_partial", "batch_error", "batch_invalid"]
 FATAL_FAULTS: tuple[FatalFault, ...] = get_args(FatalFault)
-RESPONSE_FAULTS: tuple[ResponseFault, ...] = get_args(ResponseFault)
-BATCH_FAULTS: tuple[BatchFault, ...] = get_args(BatchFault)
+SECONDS = Interval(0, open=")")
 
 
-def _rate(help_text: str) -> float:
-    return field(default=0.0, metadata={"help": help_text})
+def _rate(help_text: str | None = None) -> float:
+    rate: float = setting(0.0, help_text, within=Interval(0, 1))
+    return rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +46,21 @@ class Faults:
     one_choice: float = _rate("One choice comes, whatever n is.")
     no_logprobs: float = _rate("No log-probabilities come though they were asked for.")
     slow: float = _rate("The first byte comes a second late, or as many as are said.")
-    slow_seconds: float = 1.0  # that a slow reply waits
-    retry_after: float = 1.0  # seconds that a 429 asks to wait
-    rate_limit_bare: float = 0.0  # a 429 without Retry-After
-    error_event: float = 0.0  # an error within a stream that had begun well; a 500 where nothing is streamed
-    batch_expired: float = 0.0  # a job expires with every other request not executed, which is not charged
-    batch_partial: float = 0.0  # the output of a job lacks every other reply, which is charged all the same
-    batch_error: float = 0.0  # a request of a job fails with 500, in the file of errors
-    batch_invalid: float = 0.0  # a job fails validation, and nothing of it is executed
-    batch_seconds: float = 0.0  # that a job takes beyond its longest trace
+    slow_seconds: float = setting(1.0, within=SECONDS)  # that a slow reply waits
+    retry_after: float = setting(1.0, within=SECONDS)  # that a 429 asks to wait
+    rate_limit_bare: float = _rate()  # a 429 without Retry-After
+    error_event: float = _rate()  # an error within a stream that had begun well; a 500 where nothing is streamed
+    batch_expired: float = _rate()  # a job expires with every other request not executed, which is not charged
+    batch_partial: float = _rate()  # the output of a job lacks every other reply, which is charged all the same
+    batch_error: float = _rate()  # a request of a job fails with 500, in the file of errors
+    batch_invalid: float = _rate()  # a job fails validation, and nothing of it is executed
+    batch_seconds: float = setting(0.0, within=SECONDS)  # that a job takes beyond its longest trace
 
     def __post_init__(self) -> None:
-        for name in (*FATAL_FAULTS, *RESPONSE_FAULTS, *BATCH_FAULTS):
-            rate = getattr(self, name)
-            if not 0 <= rate <= 1:
-                raise InputError(f"{name} is {rate}; a rate lies between 0 and 1.")
+        check_fields(self)
         if (total := math.fsum(getattr(self, name) for name in FATAL_FAULTS)) > 1 + 1e-9:
-            raise InputError(
-                f"the faults that spoil a response add up to {total:g}; a response is spoiled once. Give at most 1."
-            )
-        for seconds in (self.slow_seconds, self.retry_after, self.batch_seconds):
-            if not 0 <= seconds < math.inf:
-                raise InputError(f"a fault lasts {seconds} seconds; give a number, 0 or more.")
+            words = f"the faults that spoil a response add up to {total:g}; a response is spoiled once. Give at most 1."
+            raise InputError(words)
 
 
 class RequestLimit:

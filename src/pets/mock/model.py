@@ -15,7 +15,7 @@ from pets.errors import InputError
 from pets.mock.answers import AnswerSource
 from pets.mock.completions import CompletionRequest, CompletionResponse, parse_request, prompt_tokens
 from pets.mock.faults import FATAL_FAULTS, FatalFault, Faults, RequestLimit, ResponseFault
-from pets.mock.traces import TraceText, render
+from pets.mock.traces import render
 from pets.openai.errors import ApiError
 
 
@@ -117,14 +117,11 @@ class MockModel:
         if self.n_limit is not None and request.n > self.n_limit:
             self.stats.faults["n_refused"] += 1
             raise ApiError(f"'n' is {request.n}; this server has {self.n_limit} slots.", param="n")
-        limit = self.max_model_len
-        for length in map(prompt_tokens, request.prompts):
-            if limit is not None and length + (request.max_tokens or 1) > limit:  # in vLLM's words
-                raise ApiError(
-                    f"'max_tokens' or 'max_completion_tokens' is too large: {request.max_tokens}. This model's maximum "
-                    f"context length is {limit} tokens and your request has {length} input tokens.",
-                    param="max_tokens",
-                )
+        limit, length = self.max_model_len, max(map(prompt_tokens, request.prompts))
+        if limit is not None and length + (request.max_tokens or 1) > limit:  # in vLLM's words
+            words = f"'max_tokens' or 'max_completion_tokens' is too large: {request.max_tokens}. This model's maximum "
+            words += f"context length is {limit} tokens and your request has {length} input tokens."
+            raise ApiError(words, param="max_tokens")
 
     def fatal_fault(self, request: CompletionRequest) -> FatalFault | None:
         """The fault that spoils the response, counted: always one draw, so that rates do not shift each other."""
@@ -150,10 +147,9 @@ class MockModel:
             for i in range(n)
         )
         cached_tokens = None
-        if self._cached_prompts is not None:
-            known = [prompt for prompt in request.prompts if prompt in self._cached_prompts]
-            cached_tokens = sum(map(prompt_tokens, known))
-            self._cached_prompts.update(request.prompts)
+        if (cached := self._cached_prompts) is not None:
+            cached_tokens = sum(prompt_tokens(prompt) for prompt in request.prompts if prompt in cached)
+            cached.update(request.prompts)
         response = CompletionResponse(
             id=f"{'chatcmpl' if request.chat else 'cmpl'}-{next(self._numbers)}",
             model=self.model,
@@ -170,8 +166,9 @@ class MockModel:
         number = self._alike[hash((request.prompts, request.seed))]
         return random.Random(f"{what} {self.seed} {number} {request.seed} {request.prompts}")
 
-    def seconds(self, choice: TraceText) -> float:
-        return choice.tokens / self.tokens_per_second if self.tokens_per_second else 0.0
+    def seconds(self, response: CompletionResponse) -> float:
+        """How long a response takes: its choices run side by side."""
+        return response.longest / self.tokens_per_second if self.tokens_per_second else 0.0
 
     def count_served(self, response: CompletionResponse) -> None:
         """Count a response that went out whole."""
@@ -226,21 +223,16 @@ class QuestionMatcher:
     def __init__(self, ids: Iterable[str], prompts: Mapping[str, str] | None = None) -> None:
         self._ids = list(ids)
         self._known = set(self._ids)
-        self._prompts = {text: id for text, id in (prompts or {}).items() if id in self._known}
+        whole = {text: id for text, id in (prompts or {}).items() if id in self._known}
+        self._prompts = whole | {id: id for id in self._ids}
         self._lengths = sorted({len(id) for id in self._ids}, reverse=True)
         self.find = lru_cache(maxsize=1024)(self._find)
 
     def _find(self, prompt: str) -> tuple[str, bool]:
         """The question, and whether the prompt names it."""
-        if prompt in self._known:
-            return prompt, True
         if (whole := self._prompts.get(prompt)) is not None:
             return whole, True
-        starts = [
-            index
-            for index, character in enumerate(prompt)
-            if not character.isspace() and not (index and _in_word(prompt[index - 1]))
-        ]
+        starts = [i for i, letter in enumerate(prompt) if not (letter.isspace() or (i and _in_word(prompt[i - 1])))]
         for length in self._lengths:
             for start in reversed(starts):
                 end = start + length

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pets.mock.batches import MockBatches
+from pets.mock.batches import ENDPOINTS, MockBatches
 from pets.mock.completions import DONE, ERROR, CompletionResponse, check_model
 from pets.mock.faults import FatalFault
 from pets.mock.model import MockModel
@@ -25,7 +25,7 @@ from pets.openai.asgi import JSON, ClientGoneError, Exchange
 from pets.openai.batch import MAX_FILE_BYTES
 from pets.openai.errors import ApiError
 from pets.openai.fields import json_object
-from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread, server_config
+from pets.openai.serving import ConnectionLimits, Server, foreground, in_thread
 
 RUNNING = "vllm:num_requests_running"  # at /metrics, where clients look whether a server stops
 STREAM_BATCH_CHARACTERS = 32 << 10  # sent at once when nothing makes a stream wait
@@ -68,10 +68,7 @@ def app(mock: MockModel) -> ASGIApp:
     under another one they raise :class:`ConnectionAbortedError` and the server does what it does then.
     """
     batches = MockBatches(mock)
-    routes = [
-        Route("/v1/chat/completions", _Completions(mock, chat=True), methods=["POST"]),
-        Route("/v1/completions", _Completions(mock, chat=False), methods=["POST"]),
-    ]
+    routes = [Route(path, _Completions(mock, chat=chat), methods=["POST"]) for path, chat in ENDPOINTS.items()]
     pages: list[tuple[str, str, Answer]] = [
         ("GET", "/v1/models", lambda request, _: {"object": "list", "data": [_model(mock)]}),
         ("GET", "/v1/models/{id:path}", lambda request, _: _model(mock, _id(request))),
@@ -104,16 +101,15 @@ class _Page:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
-        try:
-            if scope["path"].startswith("/v1/"):
-                _authorize(self._mock, scope)
-            page = self._answer(Request(scope), await exchange.body(MAX_FILE_BYTES + MAX_FORM_BYTES))
-        except ClientGoneError:
-            return
-        except ApiError as error:
-            await exchange.respond_error(error)
-            return
-        await (page if isinstance(page, Response) else JSONResponse(page))(scope, receive, send)
+        with contextlib.suppress(ClientGoneError):
+            try:
+                if scope["path"].startswith("/v1/"):
+                    _authorize(self._mock, exchange)
+                page = self._answer(Request(scope), await exchange.body(MAX_FILE_BYTES + MAX_FORM_BYTES))
+            except ApiError as error:
+                await exchange.respond_error(error)
+            else:
+                await (page if isinstance(page, Response) else JSONResponse(page))(scope, receive, send)
 
 
 def _id(request: Request) -> str:
@@ -136,11 +132,11 @@ def _metrics(mock: MockModel) -> Response:
 
 def _questions(mock: MockModel) -> Response:
     """Every question as a line of JSON, as ``pets solve`` reads it; with the population's vote."""
-    rows = (
-        {"id": id, "question": f"Question {id}", "gold": mock.answers.gold(id), "vote": mock.answers.greedy(id).answer}
-        for id in mock.answers.ids()
-    )
-    return Response("".join(json.dumps(row) + "\n" for row in rows), media_type="application/jsonl")
+    lines, answers = list[str](), mock.answers
+    for id in answers.ids():
+        row = {"id": id, "question": f"Question {id}", "gold": answers.gold(id), "vote": answers.greedy(id).answer}
+        lines.append(json.dumps(row) + "\n")
+    return Response("".join(lines), media_type="application/jsonl")
 
 
 def _uploaded(request: Request, body: bytes) -> tuple[str, str, bytes]:
@@ -173,9 +169,8 @@ class _Completions:
         mock.stats.requests += 1
         exchange = Exchange(scope, receive, send)
         try:
-            _authorize(mock, scope)
-            body = await exchange.body(MAX_BODY_BYTES)
-            request = mock.parse(body, self._chat)
+            _authorize(mock, exchange)
+            request = mock.parse(await exchange.body(MAX_BODY_BYTES), self._chat)
             mock.admit(request)
         except ClientGoneError:
             mock.stats.abandoned += 1
@@ -202,8 +197,7 @@ class _Completions:
         """The client has gone: a model that stops has written so much, another one goes on to the end."""
         mock = self._mock
         if not mock.stops and mock.tokens_per_second:
-            longest = max(choice.tokens for choice in response.choices)
-            await asyncio.sleep(max(0.0, longest - written) / mock.tokens_per_second)
+            await asyncio.sleep(max(0.0, response.longest - written) / mock.tokens_per_second)
             written = math.inf
         mock.count_lost(response, abandoned=True, written=written)
 
@@ -224,19 +218,17 @@ class _Completions:
     async def _send_whole(self, exchange: Exchange, response: CompletionResponse, fault: FatalFault | None) -> None:
         """The choices run side by side, so the longest says when the response is there."""
         mock = self._mock
-        seconds, clock = max(map(mock.seconds, response.choices)), asyncio.get_running_loop().time
+        seconds, clock = mock.seconds(response), asyncio.get_running_loop().time
         started = clock()
         if seconds and not await exchange.wait(seconds):
             await self._lose(response, (clock() - started) * mock.tokens_per_second)
             return
         body = response.whole()
-        if fault is None:
-            mock.count_served(response)
-            await exchange.respond(200, body, mock.rate_limit_headers())
-            return
-        mock.count_lost(response)
         half = body[: len(body) // 2]
-        if fault == "error_event":
+        (mock.count_served if fault is None else mock.count_lost)(response)
+        if fault is None:
+            await exchange.respond(200, body, mock.rate_limit_headers())
+        elif fault == "error_event":
             await exchange.respond(500, ERROR.encode())
         elif fault == "wrong_json":
             await exchange.respond(200, half)
@@ -254,7 +246,7 @@ class _Completions:
         token_s = 1 / self._mock.tokens_per_second if self._mock.tokens_per_second else 0.0
         clock = asyncio.get_running_loop().time
         started, unsent = clock(), ""
-        longest = max(choice.tokens for choice in response.choices)  # the step after it, the finish, takes no time
+        longest = response.longest  # the step after it, the finish, takes no time
         for number, step in enumerate(response.steps(), 1):
             early_s = started + min(number, longest) * token_s - clock() if token_s else 0.0
             if token_s and ((early_s > 0 and not await exchange.wait(early_s)) or exchange.is_closing):
@@ -269,7 +261,7 @@ class _Completions:
 
     async def _send_broken_stream(self, exchange: Exchange, response: CompletionResponse, fault: FatalFault) -> None:
         """Half of the events; then the end of the connection, or an error or half an event and a proper end."""
-        seconds = max(map(self._mock.seconds, response.choices)) / 2
+        seconds = self._mock.seconds(response) / 2
         gone = seconds > 0 and not await exchange.wait(seconds)
         self._mock.count_lost(response, abandoned=gone)
         if gone:
@@ -287,12 +279,10 @@ class _Completions:
             await exchange.drop()
 
 
-def _authorize(mock: MockModel, scope: Scope) -> None:
+def _authorize(mock: MockModel, exchange: Exchange) -> None:
     """Refuse a request without the key."""
-    if mock.api_key is None:
-        return
-    key = dict(scope["headers"]).get(b"authorization", b"").removeprefix(b"Bearer ")
-    if not secrets.compare_digest(key, mock.api_key.encode()):
+    key = exchange.headers.get("authorization", "").removeprefix("Bearer ")
+    if mock.api_key is not None and not secrets.compare_digest(key.encode(), mock.api_key.encode()):
         raise ApiError("Incorrect API key provided.", status=401, code="invalid_api_key")
 
 
@@ -307,5 +297,4 @@ async def _unknown_url(request: Request, error: Exception) -> Response:
 def _server(mock: MockModel | ASGIApp) -> Server:
     limits = ConnectionLimits(connections=sys.maxsize)  # as many as there are files: load tests want them
     served = app(mock) if isinstance(mock, MockModel) else mock
-    config = server_config(served, limits.protocol, 1, lifespan="off", log_level="critical")
-    return Server(config, abrupt=True)
+    return Server(served, limits, 1, abrupt=True, lifespan="off", log_level="critical")

@@ -23,7 +23,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, cycle, repeat
 from typing import Literal
 
 from pets.answers.final import boxed
@@ -161,13 +161,9 @@ def _known(spec: TraceSpec, pieces: Sequence[str], k: int) -> list[tuple[str, fl
 def _levels(spec: TraceSpec) -> Iterator[float]:
     """The confidence of each token, without end."""
     if spec.confidence is not None:
-        while True:
-            yield spec.confidence
+        return repeat(spec.confidence)
     level = 8 + 8 * int(spec.mood * CONFIDENCE_LEVELS) / CONFIDENCE_LEVELS
-    while True:
-        for factor in WAVE_FACTORS:
-            for _ in range(WAVE_STEP_TOKENS):
-                yield level * factor
+    return cycle([level * factor for factor in WAVE_FACTORS for _ in range(WAVE_STEP_TOKENS)])
 
 
 @lru_cache(maxsize=1024)

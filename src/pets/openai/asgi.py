@@ -5,6 +5,7 @@ Plain ASGI, because Starlette's requests and responses cost more than most of wh
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pets.openai.errors import ApiError
@@ -59,7 +60,11 @@ class Exchange:
         await self.send(body, end=True)
 
     async def respond_error(self, error: ApiError) -> None:
-        await self.respond(error.status, error.body(), error.headers())
+        """Send an error: as the response, or as the last event of a stream that has begun."""
+        if self.status:
+            await self.send(b"data: " + error.body() + b"\n\n", end=True)
+        else:
+            await self.respond(error.status, error.body(), error.headers())
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status
@@ -101,12 +106,11 @@ class Exchange:
 
     async def wait(self, seconds: float) -> bool:
         """Let time pass; false as soon as the client has gone."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.wait_gone()
-        except TimeoutError:
-            return True
-        return False
+                return False
+        return True
 
     async def wait_gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import KW_ONLY, dataclass
 
 from pets.errors import PetsError
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
+@dataclass(eq=False, repr=False)
 class ApiError(PetsError):
     """A request that is answered with an error; ``should_retry`` says whether trying again can help.
 
@@ -17,19 +19,13 @@ class ApiError(PetsError):
     b'{"error": {"message": "There is no field \\'x\\'.", "type": "invalid_request_error", "param": "x", "code": null}}'
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 400,
-        param: str | None = None,
-        code: str | None = None,
-        retry_after: float | None = None,
-        should_retry: bool | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message, self.status, self.param, self.code = message, status, param, code
-        self.retry_after, self.should_retry = retry_after, should_retry
+    message: str
+    _: KW_ONLY
+    status: int = 400
+    param: str | None = None
+    code: str | None = None
+    retry_after: float | None = None
+    should_retry: bool | None = None
 
     def body(self) -> bytes:
         """The error object that an OpenAI client expects, as JSON."""

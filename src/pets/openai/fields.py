@@ -8,11 +8,7 @@ from pets.openai.errors import ApiError
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object that a body holds.
-
-    >>> json_object(b'{"model": "m"}')
-    {'model': 'm'}
-    """
+    """The JSON object that a body holds."""
     try:
         fields = json_value(body)
     except (ValueError, RecursionError) as error:
@@ -61,6 +57,16 @@ def number(fields: Mapping[str, Any], name: str, low: float, high: float, within
     noun = f"a number between {low:g} and {high:g}"
     value = _checked(fields, name, noun, lambda value: type(value) in (int, float) and low <= value <= high, within)
     return None if value is None else float(value)
+
+
+def chat_messages(fields: Mapping[str, Any], most: int | None = None) -> list[dict[str, Any]]:
+    """The messages of a chat, one at least, each with its role."""
+    messages, size = fields.get("messages"), "at least one message" if most is None else f"1 to {most} messages"
+    if not isinstance(messages, list) or not messages or (most is not None and len(messages) > most):
+        raise ApiError(f"'messages' is a list of {size}.", param="messages")
+    if not all(isinstance(message, dict) and isinstance(message.get("role"), str) for message in messages):
+        raise ApiError("Every message is an object with a 'role' and a 'content'.", param="messages")
+    return messages
 
 
 def object_field(fields: Mapping[str, Any], name: str) -> dict[str, Any]:

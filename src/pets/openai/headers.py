@@ -16,13 +16,13 @@ from pets.patterns import Pattern, bytes_pattern, escape
 
 LONGEST_WAIT_S = 366 * 24 * 3600.0  # a longer wait is taken for a mistake
 UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-DURATION = Pattern(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|us|µs|ns|d|h|m|s))+")
 HEADER_NAME = Pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 OWN_HEADERS = {"content-type", "content-length", "accept-encoding", "host", "transfer-encoding", "connection"}
 SECRET_HEADER = Pattern(r"(?i)key|token|secret|auth|cookie|password|credential|signature")
 RATE_LIMIT_HEADERS = [
     f"x-ratelimit-{what}-{unit}" for unit in ("requests", "tokens") for what in ("limit", "remaining", "reset")
 ]
+DURATION = Pattern(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|us|µs|ns|d|h|m|s))+")
 DURATION_PART = Pattern(r"([0-9]+(?:\.[0-9]+)?)(ms|us|µs|ns|d|h|m|s)")
 
 REDACTED = "[redacted]"
@@ -52,7 +52,7 @@ class RateLimits:
         values = list(map(headers.get, RATE_LIMIT_HEADERS))
         if not any(values):
             return None
-        counts, resets = [_count(value) for value in values], [duration_s(value or "") for value in values]
+        counts, resets = [_count(value or "") for value in values], [duration_s(value or "") for value in values]
         limits = cls(counts[0], counts[1], resets[2], counts[3], counts[4], resets[5])
         return None if limits == cls() else limits
 
@@ -129,12 +129,8 @@ def _seconds(text: str) -> float | None:
     return max(0.0, seconds) if math.isfinite(seconds) and seconds <= LONGEST_WAIT_S else None
 
 
-def _count(text: str | None) -> int | None:
-    """
-    >>> _count("60"), _count("-1"), _count(None)
-    (60, None, None)
-    """
-    return int(text) if text is not None and len(text) < 19 and text.isascii() and text.isdecimal() else None
+def _count(text: str) -> int | None:
+    return int(text) if len(text) < 19 and text.isascii() and text.isdecimal() else None
 
 
 class Redactor:
@@ -149,11 +145,10 @@ class Redactor:
 
     def __init__(self, *secrets: str | None) -> None:
         known = {secret.encode() for secret in secrets if secret is not None and len(secret) >= MIN_KEY_CHARACTERS}
-        forms, self._longest = list[bytes](), 1
+        forms = list[bytes]()
         for key in sorted(known, key=len, reverse=True):
-            encoded = list(_base64_forms(key))
-            forms += [b"".join(map(_escaped_forms, key)), *map(escape, encoded)]
-            self._longest = max(self._longest, 6 * len(key), *map(len, encoded))
+            forms += [b"".join(map(_escaped_forms, key)), *map(escape, _base64_forms(key))]
+        self._longest = 6 * max(map(len, known), default=0)  # each character as JSON escapes it
         self._secrets = bytes_pattern(b"|".join(forms)) if forms else None
         self._alphabet = b"".join([BASE64, *known, b"%\\"])  # all that a form is made of
 
@@ -161,12 +156,10 @@ class Redactor:
         return self._secrets is not None
 
     def data(self, content: bytes) -> bytes:
-        """The bytes without the secrets."""
         return content if self._secrets is None else self._secrets.sub(REDACTED.encode(), content)
 
     def text(self, words: str) -> str:
-        """The text without the secrets; halves of surrogate pairs stay as they are."""
-        if not self._secrets:
+        if self._secrets is None:
             return words
         return self.data(words.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
@@ -192,9 +185,6 @@ def _escaped_forms(character: int) -> bytes:
 
 def _base64_forms(key: bytes) -> Iterator[bytes]:
     """What base64 makes of a key behind 0, 1 or 2 other bytes, without the characters that its neighbours change."""
-    for before in range(3 if key else 0):
-        code = base64.b64encode(bytes(before) + key)
-        code = code[(0, 2, 3)[before] : (len(key) + before) * 8 // 6]
-        yield code
-        if (safe := code.translate(bytes.maketrans(b"+/", b"-_"))) != code:
-            yield safe
+    for before in range(3):
+        kept = slice((0, 2, 3)[before], (len(key) + before) * 8 // 6)
+        yield from {encode(bytes(before) + key)[kept] for encode in (base64.b64encode, base64.urlsafe_b64encode)}

@@ -49,9 +49,6 @@ def running_requests(metrics: bytes) -> int | None:
     >>> running_requests(b'vllm:num_requests_running{model_name="m"} 3.0')
     3
     """
-    counts = [
-        float(line.rsplit(" ", 1)[1])
-        for line in metrics.decode("utf-8", "replace").splitlines()
-        if line.startswith(RUNNING) and " " in line
-    ]
+    lines = [line for line in metrics.decode("utf-8", "replace").splitlines() if line.startswith(RUNNING)]
+    counts = [float(line.rsplit(" ", 1)[1]) for line in lines if " " in line]
     return round(sum(counts)) if counts else None

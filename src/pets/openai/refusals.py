@@ -7,6 +7,7 @@ error may name what it only repeats of a client's text: it is believed once the 
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pets.errors import RefusedError
@@ -52,11 +53,9 @@ def named_fields(content: bytes, sent: Collection[str]) -> set[str]:
     >>> named_fields(b"'max_tokens' is too large: 5000. This model's maximum context length is 4096.", ["max_tokens"])
     set()
     """
-    text = content.decode("utf-8", "replace")
-    try:
-        words = "\n".join(f'"{leaf}"' for leaf in _strings(json.loads(text)))
-    except (ValueError, RecursionError):
-        words = text
+    words = content.decode("utf-8", "replace")
+    with suppress(ValueError, RecursionError):
+        words = "\n".join(f'"{leaf}"' for leaf in _strings(json.loads(words)))
     if not REFUSING.search(words):
         return set()
     names = {spelling: name for name in sent for spelling in (_camel_case(name), name)}
@@ -88,10 +87,9 @@ class RefusedFields:
         """The request that the model takes."""
         fields = {}
         for name, value in body.items():
-            if name not in self._names:
-                fields[name] = value
-            elif (other := OTHER_NAMES.get(name)) is not None and other not in self._names:
-                fields[other] = value
+            sent = OTHER_NAMES.get(name, name) if name in self._names else name
+            if sent not in self._names:
+                fields[sent] = value
         return fields
 
     def news(self) -> str:
@@ -105,9 +103,7 @@ class RefusedFields:
 
         Raises a ``RefusedError`` where that would change what was asked; it repeats no text that was sent.
         """
-        names = set(error.names)
-        for name in error.names:
-            names.update(COMPANIONS.get(name, ()))
+        names = error.names.union(*(COMPANIONS.get(name, ()) for name in error.names))
         for name in sorted(names & body.keys()):
             renamed = name in OTHER_NAMES and OTHER_NAMES[name] not in self._names | names
             if name in optional or renamed:
@@ -116,34 +112,23 @@ class RefusedFields:
                 raise error
             value = f" ({body[name]!r})" if isinstance(body[name], int | float | None) else ""
             raise RefusedError(f"{error} {name} was asked for{value}: leave it out.", status=error.status)
-        fresh = names & body.keys() - self._names
+        for name in sorted(names & body.keys() - self._names):
+            other, consequence = OTHER_NAMES.get(name), CONSEQUENCES.get(name)
+            left_out = f"{name} is left out" + (f": {consequence}" if consequence else "")
+            self._unsaid.append(f"{other} is sent instead of {name}" if other else left_out)
         self._names |= names
-        self._unsaid += map(self._change, sorted(fresh))
-
-    def _change(self, name: str) -> str:
-        if (other := OTHER_NAMES.get(name)) is not None:
-            return f"{other} is sent instead of {name}"
-        consequence = CONSEQUENCES.get(name)
-        return f"{name} is left out" + ("" if consequence is None else f": {consequence}")
 
 
 def _strings(data: object) -> Iterator[str]:
     """The strings of a JSON value, without what was sent: pydantic repeats it as ``input``."""
     if isinstance(data, str):
         yield data
-    elif isinstance(data, dict):
-        for name, value in data.items():
-            if name != "input":
-                yield from _strings(value)
-    elif isinstance(data, list):
-        for value in data:
+    elif isinstance(data, dict | list):
+        values = data if isinstance(data, list) else [data[name] for name in data if name != "input"]
+        for value in values:
             yield from _strings(value)
 
 
 def _camel_case(name: str) -> str:
-    """
-    >>> _camel_case("presence_penalty")
-    'presencePenalty'
-    """
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)

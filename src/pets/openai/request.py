@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pets.errors import InputError
@@ -83,17 +83,13 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
     """
     if n < 1 or seed < 0:
         raise InputError(f"a request is for at least 1 trace and has a seed of at least 0; got n={n}, seed={seed}.")
-    if prompt.body is not None:
-        return _client_body(model, prompt.body, sampling) | {"n": n, "seed": seed}
-    body: dict[str, object] = {
-        "model": model,
-        "n": n,
-        "seed": seed,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-    }
+    top, asked = sampling.top_logprobs, {"model": model, **(prompt.body or {}), "n": n, "seed": seed}
+    if prompt.body is not None:  # a client's own, with its model where it names one
+        own = prompt.body.get("top_logprobs")
+        most = max(top or 0, own) if isinstance(own, int) else top  # as many as either side needs
+        return asked | ({} if top is None else {"logprobs": True, "top_logprobs": most})
+    body: dict[str, object] = {**asked, "temperature": sampling.temperature, "top_p": sampling.top_p}
+    body |= {"presence_penalty": 0.0, "frequency_penalty": 0.0}
     if sampling.max_tokens is not None:
         body[dialect.max_tokens if prompt.is_chat else "max_tokens"] = sampling.max_tokens
     if sampling.reasoning_effort is not None:
@@ -107,13 +103,10 @@ def body_of(model: str, prompt: Prompt, n: int, seed: int, sampling: Sampling, d
     if dialect.token_ids and n > 1 and sampling.top_logprobs is None:  # log-probabilities are counted anyway
         body["return_token_ids"] = True
     if isinstance(prompt.content, str):
-        body["prompt"] = prompt.content
-        if sampling.top_logprobs is not None:
-            body["logprobs"] = sampling.top_logprobs
+        body |= {"prompt": prompt.content} | ({} if top is None else {"logprobs": top})
     else:
         body["messages"] = list(map(asdict, prompt.content))
-        if sampling.top_logprobs is not None:
-            body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
+        body |= {} if top is None else {"logprobs": True, "top_logprobs": top}
     return body | dict(sampling.extra_body)
 
 
@@ -128,13 +121,3 @@ def optional_fields(body: Mapping[str, object], prompt: Prompt, sampling: Sampli
     own_fields = (prompt.body or {}).keys() | sampling.extra_body.keys()
     neutral = {name for name, values in NEUTRAL_VALUES.items() if body.get(name) in values}
     return (neutral | set(FORM_FIELDS) | dialect.fixed.keys()) & body.keys() - own_fields
-
-
-def _client_body(model: str, body: Mapping[str, Any], sampling: Sampling) -> dict[str, object]:
-    """A client's own request; its model where it names one, and as many log-probabilities as either side needs."""
-    request = {"model": model, **body}
-    if sampling.top_logprobs is not None:
-        client_top = body.get("top_logprobs")
-        top = max(sampling.top_logprobs, client_top if isinstance(client_top, int) else 0)
-        request |= {"logprobs": True, "top_logprobs": top}
-    return request

@@ -170,9 +170,9 @@ class ChoiceReader:
 
 
 def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
-    """A server's ``confidence_summary``, by the paper's names (``tail_2048_mean_conf``, ...) or ours.
+    """Read a server's ``confidence_summary``, by the paper's names (``tail_2048_mean_conf``, ...) or ours.
 
-    One without the lowest group has the bottom 10 %'s in its place, which is never below it.
+    The bottom 10 % stands in for a lowest group that is missing: it is never below it.
 
     >>> summarized({"mean_confidence": 9.0, "tail_2048_mean_conf": 8.0, "bottom_0.1_sliding_2048_mean_conf": 5.0}, 70)
     Confidence(mean=9.0, tail=8.0, lowest=5.0, bottom=5.0, tokens=70)
@@ -186,11 +186,7 @@ def summarized(summary: dict[str, Any], tokens: int) -> Confidence:
 
 
 def token_count(usage: object, name: str) -> int | None:
-    """What a usage says; ``None`` where it says nothing, or what no trace can have taken.
-
-    >>> token_count({"completion_tokens": 5}, "completion_tokens"), token_count({"prompt_tokens": -5}, "prompt_tokens")
-    (5, None)
-    """
+    """A count of a usage; ``None`` where it is missing, or more than any trace can have taken."""
     count = usage.get(name) if isinstance(usage, dict) else None
     return count if type(count) is int and 0 <= count <= MAX_CLAIMED_TOKENS else None
 
@@ -236,12 +232,10 @@ def shares(total: int, weights: Sequence[int]) -> list[int]:
     >>> shares(10, [1, 1, 1]), shares(7, [0, 3]), shares(3, [0, 0])
     ([4, 3, 3], [0, 7], [2, 1])
     """
-    if not any(weights):
-        weights = [1] * len(weights)
+    weights = weights if any(weights) else [1] * len(weights)
     whole = sum(weights)
-    parts = [total * weight // whole for weight in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % whole), i))
-    for i in by_remainder[: total - sum(parts)]:
+    parts, remainders = map(list, zip(*[divmod(total * weight, whole) for weight in weights], strict=True))
+    for i in sorted(range(len(parts)), key=lambda i: -remainders[i])[: total - sum(parts)]:
         parts[i] += 1
     return parts
 
@@ -291,7 +285,7 @@ class ResponseReader:
         self._prompt_limit = MAX_CLAIMED_TOKENS if prompt_limit is None else n * prompt_limit
         self._choices: dict[int, ChoiceReader] = {}
         self._usage: Mapping[str, Any] = {}  # the last that was told
-        self._event_usage: object = None  # what the last event of a stream had
+        self._event_usage: object = None  # the last event's
 
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream."""
@@ -328,28 +322,29 @@ class ResponseReader:
         """Say how much of a single choice has come: by the usage where a server tells it on the way, else by its log-
         probabilities, token ids, chunks or bytes, whichever are most."""
         written.seen = True
-        choice = next(iter(self._choices.values()), None)
-        if choice is None:
+        if not self._choices:
             return
-        seen = (choice.logprob_tokens, choice.token_ids, choice.chunks, -(-choice.bytes // MAX_BYTES_PER_WRITTEN_TOKEN))
-        written.told = token_count(self._event_usage, "completion_tokens") is not None
+        choice = next(iter(self._choices.values()))
         told, prompt_tokens, cached_tokens = self._used()
-        written.tokens = max(written.tokens, *((told or 0,) if written.told else seen))
+        written.told = token_count(self._event_usage, "completion_tokens") is not None
+        seen = (choice.logprob_tokens, choice.token_ids, choice.chunks, -(-choice.bytes // MAX_BYTES_PER_WRITTEN_TOKEN))
+        written.tokens = max(written.tokens, *([told or 0] if written.told else seen))
         if written.tokens and written.begun_at is None:
             written.begun_at = now
         written.seen_at = now
         if prompt_tokens:
-            written.prompt_tokens = min(prompt_tokens, self._prompt_limit)
-            written.cached_tokens = min(cached_tokens, written.prompt_tokens)
+            written.prompt_tokens, written.cached_tokens = prompt_tokens, cached_tokens
 
     def _used(self) -> tuple[int | None, int, int]:
-        """Tokens of the choices together, of their prompt, and of that from a cache, as the last usage tells."""
+        """Tokens of the choices together, of their prompt, and of that from a cache, as the last usage tells; those of
+        a prompt are at most its limit."""
         usage = self._usage
         told, prompt = token_count(usage, "completion_tokens"), token_count(usage, "prompt_tokens")
         total = token_count(usage, "total_tokens")
         if told is not None and total is not None and prompt is not None:
             told = max(told, total - prompt)  # some servers count hidden reasoning in the total alone
-        return told, prompt or 0, token_count(usage.get("prompt_tokens_details"), "cached_tokens") or 0
+        prompt = min(prompt or 0, self._prompt_limit)
+        return told, prompt, min(prompt, token_count(usage.get("prompt_tokens_details"), "cached_tokens") or 0)
 
     def _error_event(self, data: dict[str, Any]) -> SamplerError:
         """An error inside a reply whose status was good: vLLM looks at some parameters after it has begun to stream."""
@@ -377,12 +372,11 @@ class ResponseReader:
 
     def _finished(self, most: int) -> list[Completion]:
         choices = list(map(self._choices.__getitem__, sorted(self._choices)))
-        counts = list(map(attrgetter("tokens"), choices))
-        limit = self._sampling.token_limit
-        told, told_prompt, cached = self._used()
+        counts, limit = list(map(attrgetter("tokens"), choices)), self._sampling.token_limit
+        told, prompt_tokens, cached_tokens = self._used()
         longest = max(max(filter(None, counts), default=0), -(-(told or 0) // len(choices)))
+        told_prompt = token_count(self._usage, "prompt_tokens") or 0
         claimed_more = told_prompt > self._prompt_limit or longest > limit
-        prompt_tokens = min(told_prompt, self._prompt_limit)
         traces: list[Completion] = []
         for choice, tokens in zip(choices, self._shared(told, choices, counts, limit), strict=True):
             if len(traces) == most:  # beyond n, and sampled all the same: the first one pays for it
@@ -406,7 +400,7 @@ class ResponseReader:
                     choice.raw() if self._keep_raw else None,
                     choice.bytes,
                     claimed_more,
-                    min(cached, prompt_tokens),
+                    cached_tokens,
                     tuple(choice.alternatives),
                 )
             )
@@ -421,8 +415,8 @@ class ResponseReader:
         one of 0 tokens: then what was counted of each holds.
         """
         counts = [None if count is None else min(count, most) for count in counts]
-        sizes = list(map(attrgetter("characters"), choices))
-        if total is None or is_too_few(total, sum(sizes)) or (total == 0 and any(map(attrgetter("bytes"), choices))):
+        sizes, silent = list(map(attrgetter("characters"), choices)), not any(map(attrgetter("bytes"), choices))
+        if total is None or is_too_few(total, sum(sizes)) or not (total or silent):
             return counts
         if len(choices) == 1:
             return [max(min(total, most), counts[0] or 0)]
@@ -457,8 +451,7 @@ class EventReader:
         self._idle_bytes = 0  # that were parsed since the last event
         self._came_at = 0.0  # when the last event did
         self._urgent = False  # an error has come, or the end
-        self.done = False
-        """Whether the last event was read."""
+        self.done = False  # whether the last event was read
 
     def add(self, part: bytes, now: float) -> bool:
         """Take in what has come; whether that is all."""
@@ -513,9 +506,8 @@ class UsageReader(ResponseReader):
     def read(self, text: str | bytes) -> None:
         """Take in a whole body, or the data of one event of a stream, whose last one holds the whole reply."""
         reply = json_reply(text)
-        if self._stream:
-            ends = isinstance(reply, dict) and reply.get("type") in LAST_EVENTS
-            reply = reply.get("response") if ends else None
+        if self._stream and isinstance(reply, dict):
+            reply = reply.get("response") if reply.get("type") in LAST_EVENTS else None
         if not isinstance(reply, dict):
             return
         self._choices.clear()
@@ -552,11 +544,7 @@ def _said(output: object) -> Iterator[str]:
 
 
 def is_transient(status: int) -> bool:
-    """Whether a status speaks of now, not of the request.
-
-    >>> is_transient(429), is_transient(503), is_transient(400)
-    (True, True, False)
-    """
+    """Whether a status speaks of now, not of the request."""
     return status in {408, 409, 425, 429} or status >= 500
 
 
@@ -568,10 +556,9 @@ def error_from(status: int, headers: Mapping[str, str], content: bytes) -> Sampl
     >>> error_from(403, {}, b"403: Forbidden")
     RefusedError('the server says 403: Forbidden')
     """
-    try:
+    words = excerpt(content, 300)
+    with suppress(ValueError, RecursionError):
         words = error_message(json.loads(content))
-    except (ValueError, RecursionError):
-        words = error_message(content.decode("utf-8", "replace"))
     if status in {404, 405} and "model" not in words.lower():
         words += " (is the address right? It usually ends in /v1)"
     words = words.removeprefix(f"{status}: ")  # some say it twice

@@ -8,11 +8,13 @@ read.
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -20,11 +22,10 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from pets.errors import InputError, PetsError
+from pets.errors import InputError
 from pets.openai.asgi import TRANSPORT
 from pets.openai.errors import ApiError
 
-STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
 START_POLL_S = 0.1
 BACKLOG = 4096  # connections that wait to be taken
 KEEP_ALIVE_S = 75
@@ -34,23 +35,22 @@ PIPELINED_REQUESTS = 4  # which wait behind the one that is being answered; hard
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which says when it takes connections; an ``abrupt`` one drops what is under way at its block's end."""
+    """uvicorn, which calls ``ready`` when it takes connections; open requests get ``grace_s`` seconds when it stops,
+    or none in a thread where it is ``abrupt``."""
 
-    def __init__(self, config: uvicorn.Config, *, abrupt: bool = False) -> None:
-        super().__init__(config)
+    def __init__(
+        self, app: Any, limits: "ConnectionLimits", grace_s: int, *, abrupt: bool = False, **settings: Any
+    ) -> None:
+        settings |= {"log_config": None, "access_log": False, "server_header": False, "proxy_headers": False}
+        settings |= {"ws": "none", "backlog": BACKLOG, "timeout_keep_alive": KEEP_ALIVE_S}
+        settings |= {"http": functools.partial(BoundedProtocol, limits)}
+        super().__init__(uvicorn.Config(app, timeout_graceful_shutdown=grace_s, **settings))
         self.abrupt = abrupt
         self.ready: Callable[[], None] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready()
-
-
-def server_config(app: Any, protocol: Callable[..., Any], grace_s: int, **settings: Any) -> uvicorn.Config:
-    """uvicorn's settings for an application of ours; open requests get ``grace_s`` seconds when it stops."""
-    settings |= {"log_config": None, "access_log": False, "server_header": False, "proxy_headers": False}
-    settings |= {"http": protocol, "ws": "none", "backlog": BACKLOG, "timeout_keep_alive": KEEP_ALIVE_S}
-    return uvicorn.Config(app, timeout_graceful_shutdown=grace_s, **settings)
 
 
 @dataclass(slots=True)
@@ -69,10 +69,6 @@ class ConnectionLimits:
     write_seconds: float = 30.0
     idle: dict["BoundedProtocol", None] = field(default_factory=dict)  # in the order in which they became so
     unread: dict["BoundedProtocol", None] = field(default_factory=dict)  # likewise
-
-    def protocol(self, **settings: Any) -> "BoundedProtocol":
-        """A connection under these limits; uvicorn calls it as its protocol's class."""
-        return BoundedProtocol(self, **settings)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -174,12 +170,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._limits.idle[self] = None
 
     def send_400_response(self, msg: str) -> None:
-        """What the parser cannot read, or was not let read."""
-        if self._reads_no_more:
-            return
+        """Refuse what the parser cannot read, or was not let read."""
         if self._head_bytes > self._limits.head_bytes:
             self._refuse_head()
-        elif not self.transport.is_closing():
+        elif not (self._reads_no_more or self.transport.is_closing()):
             super().send_400_response(msg)
 
     def pause_writing(self) -> None:
@@ -254,26 +248,18 @@ def foreground(server: Server, host: str, port: int, ready: Callable[[str], None
 @contextlib.contextmanager
 def in_thread(server: Server, host: str, port: int) -> Iterator[str]:
     """The URL of a server that runs in a thread of its own for as long as the block lasts."""
-    started, failures = threading.Event(), list[PetsError]()
-
-    def work() -> None:
-        try:
-            server.run(sockets=[listener])
-        except PetsError as error:  # raised by the thread that waits for the start
-            failures.append(error)
-
-    with _bound(host, port) as listener:
+    started = threading.Event()
+    with _bound(host, port) as listener, ThreadPoolExecutor(1, "pets-server") as thread:
         server.ready = started.set
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        while not started.wait(START_POLL_S):
-            if not thread.is_alive():
-                raise failures[0] if failures else InputError("the server did not start; its log says why.")
+        running = thread.submit(server.run, sockets=[listener])
         try:
+            while not started.wait(START_POLL_S):
+                if running.done():
+                    running.result()  # which raises why
+                    raise InputError("the server did not start; its log says why.")
             yield _url(listener)
         finally:
             server.should_exit, server.force_exit = True, server.abrupt
-            thread.join(STOP_TIMEOUT_S)
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -286,9 +272,8 @@ def _bound(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            f"cannot listen on {host}:{port}: {reason}. Choose another --port; 0 takes a free one."
-        ) from None
+        words = f"cannot listen on {host}:{port}: {reason}. Choose another --port; 0 takes a free one."
+        raise InputError(words) from None
     return listener
 
 
