@@ -14,7 +14,6 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -22,10 +21,11 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from pets.errors import InputError
+from pets.errors import InputError, PetsError
 from pets.openai.asgi import TRANSPORT
 from pets.openai.errors import ApiError
 
+STOP_TIMEOUT_S = 30.0  # of a thread's server; only a broken machine needs it
 START_POLL_S = 0.1
 BACKLOG = 4096  # connections that wait to be taken
 KEEP_ALIVE_S = 75
@@ -248,18 +248,26 @@ def foreground(server: Server, host: str, port: int, ready: Callable[[str], None
 @contextlib.contextmanager
 def in_thread(server: Server, host: str, port: int) -> Iterator[str]:
     """The URL of a server that runs in a thread of its own for as long as the block lasts."""
-    started = threading.Event()
-    with _bound(host, port) as listener, ThreadPoolExecutor(1, "pets-server") as thread:
+    started, failures = threading.Event(), list[PetsError]()
+
+    def work() -> None:
+        try:
+            server.run(sockets=[listener])
+        except PetsError as error:  # raised by the thread that waits for the start
+            failures.append(error)
+
+    with _bound(host, port) as listener:
         server.ready = started.set
-        running = thread.submit(server.run, sockets=[listener])
+        thread = threading.Thread(target=work, daemon=True)  # a process that ends does not wait for it
+        thread.start()
         try:
             while not started.wait(START_POLL_S):
-                if running.done():
-                    running.result()  # which raises why
-                    raise InputError("the server did not start; its log says why.")
+                if not thread.is_alive():
+                    raise failures[0] if failures else InputError("the server did not start; its log says why.")
             yield _url(listener)
         finally:
             server.should_exit, server.force_exit = True, server.abrupt
+            thread.join(STOP_TIMEOUT_S)
 
 
 def _bound(host: str, port: int) -> socket.socket:
