@@ -87,8 +87,8 @@ class Allocator:
         self._refit_at = math.inf
         self._fitted = False
         self._queue = self._new_queue(policy)
-        window = budget.window
-        if window is not None:  # a budget must warm up every question of a window, or of the declared horizon
+        # A budget must warm up every question of a window, or of the declared horizon.
+        if (window := budget.window) is not None:
             _check_warmup(policy, window.questions, window.amount // budget.currency.hold)
         elif horizon is not None and budget.free == budget.total:
             _check_warmup(policy, horizon, budget.affordable)
@@ -130,8 +130,7 @@ class Allocator:
             self.budget.charge(self._debt.popleft())
         if self._queue.wave_is_due:
             self._learn()
-        n = min(n, self.budget.affordable)
-        launches = self._queue.take(n)
+        launches = self._queue.take(min(n, self.budget.affordable))
         self.budget.reserve(len(launches))
         return launches
 
@@ -185,13 +184,6 @@ class Allocator:
 
         What the wave under way has not launched yet is planned anew. An ``extra`` wave spends what the last one has
         left: the part of a question that was given up, traces that cost less than expected.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(waves=2), Budget(total=8), [Question("q1"), Question("q2")])
-        >>> len(first := allocator.ask(9)) < 8, allocator.ask(9), allocator.waves_left
-        (True, [], 1)
-        >>> allocator.next_wave(), len(first) + len(allocator.ask(9)), allocator.wave, allocator.next_wave()
-        (True, 8, 1, False)
         """
         if not (self.waves_left or (extra and self.policy.waves)):
             return False
@@ -211,10 +203,6 @@ class Allocator:
         >>> allocator.adopt([Trace("q1", 0, "A"), Trace("q1", 1, "A")])
         >>> allocator.ask(9), allocator.verdict("q1").traces
         ([Launch(question='q2', number=0)], 2)
-        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
-        >>> allocator.adopt([Trace("q1", 1, "A")], pending=[Launch("q1", 0)])
-        >>> allocator.ask(9), allocator.tell(Trace("q1", 0, "A")), allocator.verdict("q1").traces
-        ([Launch(question='q2', number=0)], True, 2)
         """
         if self.told or self.budget.reserved or self._arrived > len(self._records):
             raise StateError("traces are adopted before the first launch; this allocator has begun.")
@@ -254,17 +242,7 @@ class Allocator:
         return self._queue.totals()
 
     def sync_replicas(self, others: ReplicaTotals) -> None:
-        """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price.
-
-        >>> from pets.policies.price import PriceRule
-        >>> first, second = (Allocator(PriceRule(), Budget.per_window(10, 160)) for _ in range(2))
-        >>> first.add(Question("q1")); second.add(Question("q2"))
-        >>> second.tell(Trace(*second.ask()[0], "A"))
-        True
-        >>> first.sync_replicas(second.totals)
-        >>> first.budget.spent, first.budget.total, first.view("q1").questions_left
-        (1, 160, 10)
-        """
+        """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price."""
         self._queue.sync_replicas(others)
 
     def learn_worth(self) -> None:
@@ -275,12 +253,7 @@ class Allocator:
 
     @property
     def votes_per_trace(self) -> float | None:
-        """The votes that a trace with an answer counts as, on average; ``None`` where none told what else it might say.
-
-        >>> from pets.policies.okg import OKG
-        >>> Allocator(OKG(), Budget(total=3), [Question("q1")]).votes_per_trace is None
-        True
-        """
+        """The votes that a trace with an answer counts as, on average; ``None`` where each is one by construction."""
         return self.votes.per_trace()
 
     def tell(self, trace: Trace) -> bool:
@@ -368,11 +341,6 @@ class Allocator:
 
         They are taken from what nobody was promised. False, and nothing counted, where that does not pay for them;
         with windows they are counted as soon as it does.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=2), [Question("q1")])
-        >>> allocator.charge([Trace("q1", 0)]), len(allocator.ask(9)), allocator.charge([Trace("q1", 0)])
-        (True, 1, False)
         """
         if self.budget.window is not None:
             self._debt.extend(traces)
@@ -394,17 +362,7 @@ class Allocator:
         return len(self._debt)
 
     def merge(self, question: str, answer: str, into: str) -> None:
-        """Two answers turned out to be one: the votes of ``answer`` are ``into``'s from now on.
-
-        Traces that are told later must say ``into``.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1")])
-        >>> allocator.adopt([Trace("q1", 0, "0.5"), Trace("q1", 1, "2"), Trace("q1", 2, "1/2")])
-        >>> allocator.merge("q1", "1/2", into="0.5")
-        >>> allocator.verdict("q1").votes
-        (('0.5', 2.0), ('2', 1.0))
-        """
+        """Count the votes of ``answer`` as votes for ``into``; traces that are told later must say ``into``."""
         record = self._record(question)
         if answer != into:
             record.merge(answer, into)
@@ -416,15 +374,6 @@ class Allocator:
 
         For streams without end, when the verdict has been taken or its reader has gone. The policy goes on learning
         from the last 4,096 such questions.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1"), Question("q2")])
-        >>> launch, = allocator.ask()
-        >>> allocator.withdraw(launch.question)
-        >>> allocator.tell(Trace(launch.question, launch.number, "A")), allocator.budget.spent
-        (True, 1)
-        >>> [verdict.question for verdict in allocator.verdicts()]
-        ['q2']
         """
         record = self._record(question)
         if question not in self._leaving:
@@ -452,13 +401,6 @@ class Allocator:
 
         A policy that looks at one question alone says itself when it has enough. Any other plans with the budget: it
         has had all when it ends the question, or when the whole run is ``over``.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=1), [Question("q1"), Question("q2")])
-        >>> allocator.ask(), allocator.tell(Trace("q1", 0, "A"))
-        ([Launch(question='q1', number=0)], True)
-        >>> [allocator.complete(id, over=True) for id in ("q1", "q2")], allocator.complete("q1")
-        ([True, False], False)
         """
         record = self._record(question)
         if not record.returned or record.pending or question in self._given_up:
@@ -486,7 +428,7 @@ class Allocator:
         return Verdict(record.id, answer, votes, record.returned, record.nulls, groups)
 
     def decision(self, question: str) -> Decision:
-        """The votes that decide a question as they stand: what its certificate is about."""
+        """The votes that decide a question as they stand, which its certificate is about."""
         record = self._record(question)
         return Decision.of(self.verdict(question), record.options, record.mean_tokens)
 
@@ -495,15 +437,7 @@ class Allocator:
         return decision_certificate(self.decision(question), self.policy.belief, zone=self.policy.zone)
 
     def expected_consistency(self) -> tuple[float, float, float]:
-        """The expected share of answers that are the vote over infinitely many traces, and its 95 % interval.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2)])
-        >>> [allocator.tell(Trace(*launch, "A")) for launch in allocator.ask(3)]
-        [True, True, True]
-        >>> allocator.certificate("q1") == allocator.expected_consistency()[0] > 0.8
-        True
-        """
+        """The expected share of answers that are the vote over infinitely many traces, and its 95 % interval."""
         return expected_share(map(self.certificate, self._records))
 
     def verdicts(self) -> list[Verdict]:
@@ -546,7 +480,6 @@ class Allocator:
             self._refit()
 
     def _refit(self) -> None:
-        """Learn from the batch; again when it has grown enough."""
         self._refit_at = self.policy.refit_growth * self.told
         self._fitted = True
         self._queue.only_warmup = False

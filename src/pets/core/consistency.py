@@ -17,11 +17,7 @@ _B_MAX_MULTINOMIAL = 1900  # the Poisson terms span e^(B_max / e), which leaves 
 
 
 def check_theta(theta: ArrayLike) -> Floats:
-    """Return theta, shape (M,), as floats that sum to 1; raise where it is no probability vector.
-
-    >>> check_theta([0.5, 0.25, 0.25])
-    array([0.5 , 0.25, 0.25])
-    """
+    """Return theta, shape (M,), as floats that sum to 1; raise where it is no probability vector."""
     checked = np.asarray(theta, dtype=np.float64)
     if checked.ndim != 1 or checked.size == 0:
         raise InputError(f"theta has shape {checked.shape}; expected (M,), M >= 1. Pass one theta.")
@@ -48,8 +44,7 @@ def SC_curve(theta: ArrayLike, B_max: int) -> Floats:
 def complement_curve(theta: ArrayLike, B_max: int) -> Floats:
     """1 - SC(theta; B) for B = 0..B_max, shape (B_max + 1,), to full relative accuracy (Liu et al., PETS).
 
-    The sum of the other options' chances to win, ties uniform: positive terms, so nothing cancels. It costs a
-    curve for each distinct value among them.
+    The sum of the other options' chances to win, ties uniform: positive terms, so nothing cancels.
 
     >>> float(complement_curve([1 - 1e-9, 1e-9], 3)[3])
     2.99999999...e-18

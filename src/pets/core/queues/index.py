@@ -150,10 +150,11 @@ class StateQueue(Queue[IndexPolicy]):
         return self._score(record.state) == -math.inf
 
     def fewest(self, record: Record) -> int:
+        return self._fewest(self._marked(record.tally()))
+
+    def _fewest(self, tally: Tally) -> int:
         """As :meth:`Queue.fewest`: until the index is at the price in force."""
-        return self.policy.fewest(
-            self._marked(record.tally()), self._view, -math.inf if self._price is None else self._price
-        )
+        return self.policy.fewest(tally, self._view, -math.inf if self._price is None else self._price)
 
     def hurry_by(self, hurry: float) -> None:
         self._hurry = hurry
@@ -173,7 +174,6 @@ class StateQueue(Queue[IndexPolicy]):
         self._rank_all()
 
     def batch(self) -> Mapping[Tally, int]:
-        """How many questions stand in each state; where lengths matter, a sample of the questions themselves."""
         if self.policy.marks:
             return sample(self._records())
         batch: Counter[Tally] = Counter()
@@ -220,7 +220,7 @@ class StateQueue(Queue[IndexPolicy]):
         return after
 
     def _rank_all(self) -> None:
-        """Every state is ranked anew when a launch is asked for."""
+        """Rank every state anew when a launch is asked for."""
         self._heap.clear()
         self._unscored.clear()
         for state in self._states.values():
@@ -253,7 +253,7 @@ class StateQueue(Queue[IndexPolicy]):
         """When a question may have one more in flight: before all others, after them, or not at all."""
         if self._hurry is None or tally.launched < self._warmup:
             return NEEDED
-        m = self.policy.fewest(tally, self._view, -math.inf if self._price is None else self._price)
+        m = self._fewest(tally)
         if tally.pending < m:
             return NEEDED
         wide = width(tally.returned, m, max(self._hurry, LEAST_HURRY))
@@ -264,12 +264,9 @@ class StateQueue(Queue[IndexPolicy]):
         return replace(tally, mark=length_class(self._edges, tally.mean_tokens))
 
     def _find_price(self) -> None:
-        batch, budget, pending, seen = dict[Tally, int](), self._budget, 0, 0
-        for tally, questions in self.batch().items():
-            batch[self._marked(tally)] = questions
-            pending += tally.pending * questions
-            seen += questions
-        left = budget.expected * seen / max(1, self._size) + pending
+        budget, batch = self._budget, {self._marked(tally): questions for tally, questions in self.batch().items()}
+        pending = sum(tally.pending * questions for tally, questions in batch.items())
+        left = budget.expected * sum(batch.values()) / max(1, self._size) + pending
         cap = NO_CAP if budget.cap is None else budget.cap
         self._price = price_in_force(self._index, self.policy.belief, batch, left, cap) if batch else None
         self._rank_all()
@@ -323,5 +320,4 @@ class RankQueue(StateQueue):
 
     def _own(self, position: int, tally: Tally, cancelled: int) -> _State:
         key = ((position, next(self._numbers)), 0, 0, 0, 0, cancelled)
-        state = self._states[key] = _State(key, tally)
-        return state
+        return self._states.setdefault(key, _State(key, tally))

@@ -1,4 +1,4 @@
-"""The queue of a quota policy: serves what is granted, fewest launched first, and asks when a grant is used up.
+"""The queue of a quota policy: serves what is granted, fewest launched first, and asks again when a grant is used up.
 
 At each question of policy, with ``R_t`` and ``H_t`` as in :class:`~pets.core.policy.View`,
 
@@ -71,7 +71,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
         self._finals = 0
 
     def add(self, record: Record) -> None:
-        """Let a question in, new or with traces paid for; it is looked at when the next launch is asked for."""
         grant = _Grant(record)
         self._open += record.spent
         self._grants[record.position] = grant
@@ -123,7 +122,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
         return self._owed + self.others.owed + self.policy.warmup * self._coming
 
     def remove(self, record: Record) -> None:
-        """Serve the question no more: what it was granted and has not launched is free for others."""
         grant = self._grants.pop(record.position)
         self._close(grant)
         self._owed -= grant.owed
@@ -138,13 +136,12 @@ class QuotaQueue(Queue[QuotaPolicy]):
         return 0 if grant.stopped else self.policy.fewest(record.tally(grant.rounds), self.view(record))
 
     def stopped(self, record: Record) -> bool:
-        """Whether nothing more is in sight for this question: the policy has had enough, or the budget is used up."""
+        """Whether the policy has had enough of this question, or the budget is used up."""
         if (due := self._due.pop(record.position, None)) is not None:
             self._decide(due)
         return self._grants[record.position].stopped
 
     def has_enough(self, record: Record) -> bool:
-        """As :meth:`Queue.has_enough`, when what can be decided is decided."""
         self.look()
         grant = self._grants[record.position]
         return grant.stopped and not grant.short
@@ -231,10 +228,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
             self._wait_or_stop(grant, wanted)
 
     def _decide_race(self, grant: _Grant, hurry: float, spare: int) -> None:
-        """Grant what may be in flight of a raced question now, as far as ``spare`` pays for it.
-
-        One that is settled, and of which nothing is in flight, stops.
-        """
+        """Grant what may be in flight of a raced question now, as far as ``spare`` pays for it; stop a settled one."""
         if grant.final:
             return
         record, warmup = grant.record, self.policy.warmup
@@ -261,7 +255,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
             self._close(grant)
 
     def _extend(self, grant: _Grant, extra: int) -> None:
-        """Promise ``extra`` traces more."""
         grant.owed += extra
         self._owed += extra
         if grant.record.spent >= self.policy.warmup:
@@ -279,7 +272,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
             self._owed_final += grant.owed
 
     def _count(self, grant: _Grant, launched: int) -> None:
-        """A launch (+1) or its being taken back (-1)."""
+        """Count a launch (+1), or one that was taken back (-1)."""
         grant.owed -= launched
         self._owed -= launched
         if grant.final:

@@ -1,10 +1,8 @@
 """The fast path of a quota policy over recorded traces: the sizes that its queue gives, without launching a trace.
 
-The policy is asked at the same tallies and with the same views as by :class:`~pets.core.queues.quotas.QuotaQueue`, so
-the sizes are the same; tests hold them against the allocator. There are two cases in which the queue is a few sums.
+The policy is asked at the same tallies and with the same views as by :class:`~pets.core.queues.quotas.QuotaQueue`.
 
-- A *solitary* rule looks at one question alone (:meth:`Walk.stops`): nothing of the budget or of other questions
-  matters, so its quota is asked once for each belief state that a path meets.
+- A *solitary* rule looks at one question alone (:meth:`Walk.stops`): its quota is asked once for each belief state.
 - Questions arrive one by one, each after the last has stopped, and every trace costs the same
   (:meth:`Walk.arrivals`): with R_t traces left when question t arrives and H_t questions to come, itself among them,
   its total is the policy's quota at (R_t, H_t), asked again until it is reached, and at most
@@ -132,7 +130,7 @@ class Walk:
         return size
 
     def _quota(self, policy: QuotaPolicy, view: View, row: int, size: int, rounds: int) -> float:
-        """What a policy says that is shown all that it may see; a sweep over budgets meets most tallies many times."""
+        """The quota after ``size`` traces of a path; tallies are kept: a sweep over budgets meets most many times."""
         tally = self._tallies.get((row, size, rounds))
         if tally is None:
             mean, key = self._total_tokens[row][size] / max(1, size), self.states.keys[self.along[row][size]]
@@ -145,7 +143,7 @@ class Walk:
         return policy.quota(tally, view)
 
     def _quota_of_state(self, policy: QuotaPolicy, view: View, row: int, size: int, rounds: int) -> float:
-        """What a solitary policy that sees counts says, asked once in each state."""
+        """The quota of a solitary policy that sees counts, asked once in each state."""
         state, known = self.along[row][size], self.states.quotas[policy]
         if state not in known:
             known[state] = policy.quota(Tally(*self.states.keys[state], options=self.options, rounds=rounds), view)
