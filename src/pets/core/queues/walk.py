@@ -41,17 +41,16 @@ class States:
     def along(self, answers: Sequence[str | None]) -> list[int]:
         """The state of every prefix of a path, from no trace to all of them."""
         votes: dict[str, int] = {}
-        state, states = 0, [0]
+        states = [0]
         for answer in answers:
-            before = -1 if answer is None else votes.get(answer, 0)
-            if answer is not None:
-                votes[answer] = before + 1
-            state = self.after(state, before)
-            states.append(state)
+            states.append(self.after(states[-1], answer, votes))
         return states
 
-    def after(self, state: int, before: int) -> int:
-        """The state after a vote for an answer that had ``before`` votes, or after a no-answer (-1)."""
+    def after(self, state: int, answer: str | None, votes: dict[str, int]) -> int:
+        """The state after a trace with this answer, which is counted among the ``votes`` of the path."""
+        before = -1 if answer is None else votes.get(answer, 0)
+        if answer is not None:
+            votes[answer] = before + 1
         after = self._after[state].get(before)
         if after is None:
             counts, nulls = self.keys[state]
@@ -62,6 +61,16 @@ class States:
                 self._after.append({})
             after = self._after[state][before] = self._numbers[key]
         return after
+
+
+def with_traces(tally: Tally, traces: Sequence[Trace]) -> Tally:
+    """The tally as a policy sees it that asks for whole traces."""
+    return replace(
+        tally,
+        answers=tuple(trace.answer for trace in traces),
+        confidences=tuple(trace.confidence for trace in traces),
+        tokens=tuple(trace.tokens for trace in traces),
+    )
 
 
 class Walk:
@@ -136,10 +145,8 @@ class Walk:
             mean, key = self._total_tokens[row][size] / max(1, size), self.states.keys[self.along[row][size]]
             tally = Tally(*key, options=self.options, rounds=rounds, mean_tokens=mean, question=self._ids[row])
             self._tallies[row, size, rounds] = tally
-        if policy.sees == "traces" and size:
-            traces = [(trace.answer, trace.confidence, trace.tokens) for trace in self._paths[row][:size]]
-            answers, confidences, tokens = zip(*traces, strict=True)
-            tally = replace(tally, answers=answers, confidences=confidences, tokens=tokens)
+        if policy.sees == "traces":
+            tally = with_traces(tally, self._paths[row][:size])
         return policy.quota(tally, view)
 
     def _quota_of_state(self, policy: QuotaPolicy, view: View, row: int, size: int, rounds: int) -> float:
