@@ -269,21 +269,20 @@ class Allocator:
         >>> allocator.told, allocator.verdict("q1").traces, allocator.ask()
         (0, 0, [Launch(question='q1', number=3)])
         """
-        record, number = self._record(trace.question), trace.number
+        record = self._record(trace.question)
         _check_trace(trace)
-        if not record.is_in_flight(number):
+        if not record.is_in_flight(trace.number):
             return False
-        if trace.part is not None:
-            self.budget.settle(trace)
-            record.cancel(number)
-            if self._is_served(record):
-                self._queue.cancelled(record)
-            self._drain(record)
-            return True
-        if self._keep_traces:
+        if self._keep_traces and trace.part is None:
             self.policy.check(trace)
         self.budget.settle(trace)
-        self._count(record, trace)
+        if trace.part is None:
+            self._count(record, trace)
+            return True
+        record.cancel(trace.number)
+        if self._is_served(record):
+            self._queue.cancelled(record)
+        self._drain(record)
         return True
 
     def _count(self, record: Record, trace: Trace) -> None:
@@ -301,11 +300,11 @@ class Allocator:
 
     def take_back(self, launch: Launch) -> bool:
         """Take back a launch that was never sent and so never paid for; False if it has been told or taken back."""
-        record, number = self._record(launch.question), launch.number
-        if not record.is_in_flight(number):
+        record = self._record(launch.question)
+        if not record.is_in_flight(launch.number):
             return False
         self.budget.refund()
-        record.keep(number, None)
+        record.keep(launch.number, None)
         record.taken_back += 1
         if self._is_served(record):
             self._queue.taken_back(record)
@@ -445,16 +444,12 @@ class Allocator:
         return [self.verdict(question) for question in self._records]
 
     def _record(self, question: str) -> Record:
-        try:
-            return self._records[question]
-        except KeyError:
-            raise InputError(f"there is no question {question!r}; add it first.") from None
+        if (record := self._records.get(question)) is None:
+            raise InputError(f"there is no question {question!r}; add it first.")
+        return record
 
     def _drain(self, record: Record) -> None:
-        """Traces that came back before their turn join the prefix; those taken back leave a gap.
-
-        A withdrawn question goes with its last trace.
-        """
+        """Traces that came back before their turn join the prefix; a withdrawn question goes with its last trace."""
         late = record.late
         while late and record.told in late:
             trace = late.pop(record.told)
@@ -471,11 +466,9 @@ class Allocator:
                     self._refit()
 
     def _is_served(self, record: Record) -> bool:
-        """Whether the queue may still ask for traces of this question."""
         return record.id not in self._leaving and record.id not in self._given_up
 
     def _learn(self) -> None:
-        """Learn from all that came back before a wave is planned."""
         if self.policy.learns and self.told:
             self._refit()
 
@@ -509,12 +502,8 @@ class Allocator:
         return queue
 
     def _enqueue(self, records: Sequence[Record]) -> None:
-        """Let questions into the queue.
-
-        Where the last of them is served first, they are put in such an order that those served so far are spread evenly
-        over the file at any time: files are often sorted by subject or difficulty, and a policy learns from the
-        questions that it has served.
-        """
+        """Let questions into the queue; where the last of them is served first, so that those served so far are spread
+        evenly over the file: files are often sorted by difficulty, and a policy learns from what it has served."""
         places = np.arange(len(records))
         if self._queue.newest_first:
             places = np.argsort(-(places * GOLDEN_RATIO % 1.0), kind="stable")

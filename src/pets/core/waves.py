@@ -400,7 +400,6 @@ class _Group:
 def _groups(
     prior: Callable[[Tally], Mixture], states: Mapping[Tally, int], cap: int | None, zone: float
 ) -> list[_Group]:
-    """The states by their priors, each in its design."""
     by_prior: defaultdict[Mixture, list[tuple[Tally, int]]] = defaultdict(list)
     reduced = lru_cache(maxsize=None)(Mixture.of_at_most)
     for tally, questions in states.items():

@@ -119,7 +119,6 @@ class Contender:
     def _allocate(
         self, draw: Draw, config: ReplayConfig, values: Sequence[float], walk: Walk, parts: Split | None
     ) -> Allocation:
-        """What each question gets at each of the values."""
         seed = int(np.random.SeedSequence(config.seeds(draw.pool.name, draw.repetition)).generate_state(1)[0])
         policy, rows = self.policy, list(range(len(draw.paths)))
         if self.trains:
@@ -152,7 +151,6 @@ class Contender:
     def _race(
         self, value: float, draw: Draw, policy: Policy, rows: Sequence[int], total: int, states: States, seed: int
     ) -> list[Finish]:
-        """The races of every question, at one point of the sweep."""
         pace = RacePace(hurry=value) if self.pace is None else self.pace
         if self.shares:
             return race_batch(policy, draw, pace, total, seed)

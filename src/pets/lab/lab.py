@@ -162,7 +162,6 @@ def _tasks(
 
 
 def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Repetition]]]:
-    """Tasks as they end."""
     if workers <= 1:
         yield from ((task, run_task(task)) for task in tasks)
         return

@@ -172,12 +172,10 @@ def _digits(pool: Pool) -> str | None:
 
 
 def _unread(question: PooledQuestion) -> bool:
-    """Whether the answers of its texts are yet to be read."""
     return question.texts is not None and all(answer is None for answer in question.answers)
 
 
 def _from_texts(question: PooledQuestion, kind: AnswerType) -> Sequence[str | None]:
-    """The answers in a question's texts; where it has none, the recorded ones."""
     if question.texts is None:
         return question.answers
     cut = question.cut or (False,) * len(question.texts)

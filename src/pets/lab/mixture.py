@@ -183,7 +183,6 @@ def _mean_tokens(group: Sequence[Candidate], picks: Sequence[int], k: int) -> fl
 
 
 def _of_model(question: LabelledQuestion, model: int) -> list[int]:
-    """The indices of a model's traces."""
     return [index for index, own in enumerate(question.models or ()) if own == model]
 
 

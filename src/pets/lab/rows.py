@@ -123,7 +123,6 @@ def _level_rows(pool: PoolResult, result: Result, against: str, reference_levels
 
 
 def _metrics(result: Result, spends: Floats | None) -> Iterator[tuple[str, Floats]]:
-    """Metrics with one value per repetition."""
     for level in LEVELS:
         at = reached(result, level)
         yield f"traces_first_{level:g}", at.first
@@ -161,7 +160,6 @@ def _sweep(result: Result) -> Iterator[Row]:
 
 
 def _bounds(pool: PoolResult) -> Iterator[Row]:
-    """What belongs to the pool."""
     bounds: dict[str, Floats] = {"tied_targets": pool.tied, "ceiling": pool.ceiling}
     for metric, value in (("pass_at_1", pool.pass_at_1), ("vote_accuracy", pool.vote_accuracy)):
         if value is not None:
@@ -184,7 +182,6 @@ def _scores(calibration: Calibration, zone: float) -> Iterator[tuple[str, float]
 
 
 def _together(pools: Sequence[PoolResult]) -> Iterator[Row]:
-    """Certificates over all pools."""
     questions = sum(pool.questions for pool in pools)
     for (policy, zone), scores in _calibrations(result for pool in pools for result in pool.results).items():
         for metric, value in _scores(scores, zone):
@@ -210,7 +207,6 @@ def _row(
 
 
 def _spread(values: Floats) -> tuple[float | None, float | None, float | None]:
-    """Mean, deviation and median of the finite values."""
     good = values[np.isfinite(values)]
     if not good.size:
         return None, None, None

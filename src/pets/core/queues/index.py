@@ -220,7 +220,6 @@ class StateQueue(Queue[IndexPolicy]):
         return after
 
     def _rank_all(self) -> None:
-        """Rank every state anew when a launch is asked for."""
         self._heap.clear()
         self._unscored.clear()
         for state in self._states.values():
@@ -260,7 +259,6 @@ class StateQueue(Queue[IndexPolicy]):
         return SPECULATIVE if tally.pending < (max(wide, self._share) if m else 0) else ENOUGH
 
     def _marked(self, tally: Tally) -> Tally:
-        """The tally with the length class that the policy's edges give it."""
         return replace(tally, mark=length_class(self._edges, tally.mean_tokens))
 
     def _find_price(self) -> None:

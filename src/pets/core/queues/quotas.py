@@ -205,8 +205,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
     def _decide(self, grant: _Grant) -> None:
         """Grant the warm-up, or ask the policy once; a question that deserves no more stops."""
         record, warmup = grant.record, self.policy.warmup
-        spent = record.spent
-        spare = self._budget.expected - self._owed - self.others.owed
+        spent, spare = record.spent, self._budget.expected - self._owed - self.others.owed
         if record.hurry is not None:
             self._decide_race(grant, record.hurry, spare + grant.owed)
             return
@@ -222,10 +221,16 @@ class QuotaQueue(Queue[QuotaPolicy]):
         extra = min(wanted, spare)
         if not grant.final:
             grant.short = wanted > max(0, extra)
-        if extra > 0:
-            self._extend(grant, extra)
-        else:
+        if extra <= 0:
             self._wait_or_stop(grant, wanted)
+            return
+        grant.owed += extra
+        self._owed += extra
+        if spent >= warmup:
+            grant.rounds += 1
+            if 0 < self.policy.rounds <= grant.rounds:
+                self._close(grant)
+        self._offer(grant)
 
     def _decide_race(self, grant: _Grant, hurry: float, spare: int) -> None:
         """Grant what may be in flight of a raced question now, as far as ``spare`` pays for it; stop a settled one."""
@@ -254,15 +259,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
             self._stops.append(grant.record.spent)
             self._close(grant)
 
-    def _extend(self, grant: _Grant, extra: int) -> None:
-        grant.owed += extra
-        self._owed += extra
-        if grant.record.spent >= self.policy.warmup:
-            grant.rounds += 1
-            if 0 < self.policy.rounds <= grant.rounds:
-                self._close(grant)
-        self._offer(grant)
-
     def _close(self, grant: _Grant) -> None:
         """This grant is the question's last: it leaves R_t and H_t."""
         if not grant.final:
@@ -282,7 +278,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
         self._offer(grant)
 
     def _offer(self, grant: _Grant) -> None:
-        """Renew the question's place in the heap."""
         grant.version += 1
         if grant.owed > 0:
             record = grant.record
@@ -297,6 +292,5 @@ def coin_of(seed: int, position: int) -> float:
 
 @lru_cache(maxsize=64)
 def _coins(seed: int, block: int) -> list[float]:
-    """The draws of a block of questions."""
     coins: list[float] = np.random.default_rng([seed, block]).random(COIN_BLOCK).tolist()
     return coins

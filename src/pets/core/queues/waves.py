@@ -112,7 +112,6 @@ class WaveQueue(Queue[IndexPolicy]):
         self.wave = max(0, self._begun - 1)
 
     def _owe(self, record: Record, owed: int) -> None:
-        """Set what a question has yet to get in this wave."""
         if owed:
             self._parts[record.position] = owed
             heappush(self._heap, (record.spent, record.position))
