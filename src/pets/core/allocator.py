@@ -48,9 +48,8 @@ class Allocator:
 
     ``horizon`` is the number of questions to expect when they arrive one by one (a budget by windows needs none).
     ``votes`` says how votes are counted: one for each trace, or several with :class:`~pets.core.soft.SoftVoteCount`.
-    With a ``hurry``, also of 0, the traces of a question are raced (:mod:`pets.core.race`): as many are in flight as
-    that says, each counts when it comes back, and those that must come back go before speculative ones. Without one
-    the next is asked for when the last is back; so it is under a policy that plans rounds or waves.
+    With a ``hurry``, also of 0, the traces of a question are raced (:mod:`pets.core.race`) and each counts when it
+    comes back, but under a policy that plans rounds or waves.
     """
 
     def __init__(
@@ -137,12 +136,11 @@ class Allocator:
     def hurry_by(self, hurry: float) -> None:
         """Hurry questions by so much from now on, those that are there too, but for one that says itself how much.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1"), Question("q2", hurry=1)], hurry=0.5)
         >>> allocator.hurry_by(0.0)
-        >>> allocator.hurry, allocator.is_hurried("q1"), allocator.is_hurried("q2")
-        (0.0, False, True)
+        >>> allocator.is_hurried("q1"), allocator.is_hurried("q2")
+        (False, True)
         """
         if self.hurry is None or self.policy.blind:
             return
@@ -192,11 +190,10 @@ class Allocator:
         return True
 
     def adopt(self, traces: Iterable[Trace], waves: int = 0, pending: Iterable[Launch] = ()) -> None:
-        """Take in traces that an earlier run has paid for, each question's in launch order from number 0 on.
+        """Take in traces that an earlier run has paid for, each question's in launch order, before the first ask.
 
-        They count as launched, told and spent, whatever the budget: it may have been overrun. ``pending`` launches are
-        still on their way, and told like any other; any other number that is left out was taken back. ``waves`` of
-        those that the policy may have were begun by the earlier run. Before the first ask.
+        They count as launched, told and spent, whatever the budget. ``pending`` launches are still on their way; any
+        other number that is left out was taken back. ``waves`` were begun by the earlier run.
 
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
@@ -316,12 +313,6 @@ class Allocator:
 
         ``paid`` where attempts at it were charged (:meth:`charge`): they count as a trace without an answer. Not
         ``for_good``, the question may be asked again. False if the launch has been told or taken back before.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1"), Question("q2")])
-        >>> launch, = allocator.ask()
-        >>> allocator.give_up(launch), allocator.ask(9)
-        (True, [Launch(question='q2', number=0), Launch(question='q2', number=1), Launch(question='q2', number=2)])
         """
         record = self._record(launch.question)
         if for_good and self._is_served(record):
@@ -336,10 +327,9 @@ class Allocator:
         return True
 
     def charge(self, traces: Sequence[Trace]) -> bool:
-        """Count traces that were paid for and came to nothing: a truncated reply, a client that disconnected.
+        """Count traces that were paid for and came to nothing, from what nobody was promised.
 
-        They are taken from what nobody was promised. False, and nothing counted, where that does not pay for them;
-        with windows they are counted as soon as it does.
+        False, and nothing counted, where that does not pay for them; with windows they are counted as soon as it does.
         """
         if self.budget.window is not None:
             self._debt.extend(traces)

@@ -90,10 +90,8 @@ class _Lattice:
     rows: dict[float, tuple[Row, Row]] = field(default_factory=dict)
 
     def row(self, alpha: float) -> tuple[Row, Row]:
-        """``(log F, log r)`` of Gamma(alpha) at the nodes.
-
-        F is scipy's, and the power series x^a e^-x / Gamma(a+1) (1 + x/(a+1) + ...) where that underflows.
-        """
+        """``(log F, log r)`` of Gamma(alpha) at the nodes; where scipy's F underflows, by the power series
+        x^a e^-x / Gamma(a+1) (1 + x/(a+1) + ...)."""
         if alpha in self.rows:
             return self.rows[alpha]
         if len(self.rows) >= 4096:
@@ -132,11 +130,8 @@ def _lattice_for(levels: Sequence[float], weights: Sequence[int]) -> tuple[_Latt
 
 @lru_cache(maxsize=1024)
 def _lattice(alpha_class: int, fineness: int) -> _Lattice:
-    """Nodes for every largest alpha in one class, so that neighbours share their rows.
-
-    Left end: half the far quantile (a runner-up wins near half of the leader's mean). Right end: an x beyond which
-    Gamma(alpha) has less than about TAIL_CHANCE (a Bernstein bound: exact enough to cut at).
-    """
+    """Nodes for every largest alpha in one class, so that neighbours share their rows: from half the far quantile (a
+    runner-up wins near half of the leader's mean) to a Bernstein bound beyond which less than TAIL_CHANCE is left."""
     least, most = math.exp((alpha_class - 1) * LOG_CLASS), math.exp(alpha_class * LOG_CLASS)
     h = min(0.2, 0.4 / math.sqrt(most)) / math.sqrt(2.0) ** fineness
     reach = -math.log(TAIL_CHANCE)
@@ -205,22 +200,16 @@ def log_R_plus(alpha: Sequence[float] | Row) -> float:
 
 
 def R_plus(alpha: Sequence[float] | Row) -> float:
-    """R+(alpha), see :func:`log_R_plus`.
-
-    >>> R_plus([1.0, 1.0])
-    0.25
-    """
+    """R+(alpha), see :func:`log_R_plus`."""
     return math.exp(log_R_plus(alpha))
 
 
 def _log_R_plus_levels(levels: Sequence[float], weights: Sequence[int]) -> float:
-    """``levels`` ascending and distinct, ``weights`` how many options stand at each."""
-    M = sum(weights)
-    a = levels[-1]
+    """log R+ of distinct levels, ascending; ``weights`` says how many options stand at each."""
+    M, a, b = sum(weights), levels[-1], levels[0]
     if M == 1:
         return -math.inf
     if M == 2:
-        b = levels[0]
         return math.lgamma(a + b) - math.lgamma(a + 1.0) - math.lgamma(b) - (a + b) * math.log(2.0)
     lattice, tail = _lattice_for(levels, weights)
     log_E: Row = np.zeros_like(lattice.t)
@@ -241,10 +230,8 @@ def _log_R_plus_levels(levels: Sequence[float], weights: Sequence[int]) -> float
 
 
 def _levels(counts: tuple[int, ...], prior: float, M: int, pending: float) -> tuple[list[float], list[int]]:
-    """Distinct alphas, ascending, with multiplicities: alpha = prior + counts over M slots, then the fantasy.
-
-    The fantasy adds ``pending`` traces in the posterior mean's proportions: alpha (1 + pending / sum alpha).
-    """
+    """Distinct alphas, ascending, with multiplicities: alpha = prior + counts over M slots, then the fantasy of
+    ``pending`` traces in the posterior mean's proportions, alpha (1 + pending / sum alpha)."""
     scale = 1.0 + pending / (prior * M + sum(counts)) if pending else 1.0
     copies = {0: M - len(counts)} if len(counts) < M else {}
     for count in reversed(counts):
@@ -388,11 +375,8 @@ def bar_weights(share: Row, zone: float) -> Row:
 
 
 def _summed_gains(strengths: tuple[float, ...], leader: int, votes: NDArray[np.int64], pair: Row, bar: float) -> Row:
-    """The same without a table, for any counts, (strengths, rivals, batches); whole votes of a pair, rounded.
-
-    The doubt is a martingale as long as the leader stays: what k votes gain is what those outcomes are worth in which
-    the rival gets i > (k + lead) / 2 of them, and the verdict turns.
-    """
+    """The same without a table, for any counts, (strengths, rivals, batches): what k votes, rounded, gain is what those
+    outcomes are worth in which the rival gets i > (k + lead) / 2 of them, and the verdict turns."""
     k = np.rint(pair)[..., None]
     i = np.arange(int(BATCHES[-1]) + 1)
     x = (leader + np.array(strengths))[:, None, None, None]

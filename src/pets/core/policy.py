@@ -34,10 +34,10 @@ from pets.types import Trace
 class View:
     """The read-only rest of what a policy may know.
 
-    ``budget_left`` (R_t, in traces) is what the ``questions_left`` questions (H_t, this one among them) without a
-    final grant may still use, the traces that they have launched included. ``coin`` is the question's own
-    uniform draw from [0, 1); ``stops`` are the sizes at which the latest questions stopped, oldest first.
-    An index policy sees ``cap`` alone: its scores are kept per belief state and must not age.
+    ``budget_left`` (R_t, in traces) is what the ``questions_left`` questions (H_t, this one among them) without a final
+    grant may still use, the traces that they have launched included. ``coin`` is the question's own uniform draw from
+    [0, 1); ``stops`` are the sizes at which the latest questions stopped, oldest first. An index policy sees ``cap``
+    alone: its scores are kept per belief state.
     """
 
     budget_left: int = 0
@@ -68,7 +68,7 @@ class Training:
     seed: int | tuple[int, ...] = 0
 
     def rng(self) -> np.random.Generator:
-        """A generator for what is random in a fit: anew at ``seed``, so that every policy draws the same."""
+        """A generator for what is random in a fit, anew at ``seed``: every policy draws the same."""
         return np.random.default_rng(self.seed)
 
 
@@ -159,10 +159,8 @@ class Policy:
         """Refuse a trace that the policy cannot use, before it is counted; for policies that see traces."""
 
     def weights(self, tally: Tally) -> list[float] | None:
-        """What each trace weighs in the verdict, in launch order, 0 for no vote; ``None`` where each vote counts one.
-
-        For policies that see traces. Certificates are those of the vote that is weighed so.
-        """
+        """What each trace weighs in the verdict, in launch order, 0 for no vote, for policies that see traces; ``None``
+        where each vote counts one."""
         return None
 
     def answer(self, tally: Tally) -> str | None:
@@ -223,7 +221,7 @@ class QuotaPolicy(Policy, ABC):
         """How many traces the question deserves in all, given what it has shown; <= launched stops it."""
 
     def fewest(self, tally: Tally, view: View, price: float = -math.inf) -> int:
-        """m, as every policy says it; with a limit of rounds the batch that is granted next, which goes out whole."""
+        """As :meth:`Policy.fewest`; with a limit of rounds the batch that is granted next, which goes out whole."""
         if not self.rounds:
             return super().fewest(tally, view, price)
         return self._more(replace(tally, pending=0), view, price) if tally.rounds < self.rounds else 0

@@ -93,9 +93,6 @@ class LearnedPrior:
     """``shares[c][s]``: how many questions of length class c have strength s; ``edges`` cut classes by mean tokens.
 
     ``kind_shares`` are those of STRENGTHS and then HEADS, the belief that certifies; of before, of FORMER_HEADS alone.
-
-    >>> LearnedPrior().mark(812.0), LearnedPrior(edges=(100.0, 1000.0)).mark(812.0)
-    (0, 1)
     """
 
     shares: tuple[tuple[float, ...], ...] = ((1 / len(STRENGTHS),) * len(STRENGTHS),)
@@ -162,11 +159,7 @@ def length_class(edges: tuple[float, ...], mean_tokens: float) -> int:
 
 
 def shares_of(rows: tuple[tuple[float, ...], ...], mark: int) -> tuple[float, ...]:
-    """The shares of a length class. Classes are alike in size: where the length is not known, the mean of all.
-
-    >>> shares_of(((0.5, 0.5), (0.0, 1.0)), 1), shares_of(((0.5, 0.5), (0.0, 1.0)), NO_LENGTH)
-    ((0.0, 1.0), (0.25, 0.75))
-    """
+    """The shares of a length class, all of about the same size: where the length is not known, the mean of all."""
     return rows[min(mark, len(rows) - 1)] if mark >= 0 else tuple(np.mean(rows, axis=0).tolist())
 
 
@@ -360,12 +353,7 @@ class _Shares:
 
 
 def smooth_posterior(batch: Mapping[Tally, int]) -> tuple[Array, Array]:
-    """How likely each (mu, sigma) is after a batch, shape (G,), and its smooth shares of the kinds, (G, KINDS).
-
-    >>> once, often = ({Tally(counts): 50} for counts in ((1,), (6,)))
-    >>> bool(smooth_posterior(once)[0].max() < 0.02 < smooth_posterior(often)[0].max())
-    True
-    """
+    """How likely each (mu, sigma) is after a batch, shape (G,), and its smooth shares of the kinds, (G, KINDS)."""
     family = _smooth_family(_usual_options(batch))
     voted = [tally for tally in batch if tally.counts]
     evidence = np.array([_kind_evidence(tally.counts, tally.options) for tally in voted]).reshape(-1, KINDS)
@@ -415,12 +403,7 @@ def _usual_options(batch: Mapping[Tally, int]) -> int | None:
 
 
 def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float, ...]:
-    """Tokens that a trace of each length class takes on average; of an empty class, what the batch takes.
-
-    >>> batch = {Tally((2,), mean_tokens=100.0): 3, Tally((1, 1), mean_tokens=900.0): 1}
-    >>> class_tokens(batch, LearnedPrior(edges=(500.0,)))
-    (100.0, 900.0)
-    """
+    """Tokens that a trace of each length class takes on average; of an empty class, what the batch takes."""
     seen = [(prior.mark(tally.mean_tokens), tally.mean_tokens, many) for tally, many in batch.items() if tally.returned]
     if not seen:
         return ()

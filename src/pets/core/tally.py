@@ -38,11 +38,7 @@ def majority(answers: Sequence[str | None]) -> str | None:
 
 
 def weighted_majority(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:
-    """argmax_y sum_j w_j 1{Y_j = y}; ``None`` when no weight was cast.
-
-    >>> weighted_majority(["A", "B", "B"], [5.0, 2.0, 2.0])
-    'A'
-    """
+    """argmax_y sum_j w_j 1{Y_j = y}; ``None`` when no weight was cast."""
     votes = weighted_votes(answers, weights)
     bar = max(votes.values(), default=0.0) * (1 - ROUNDING)
     return next((answer for answer, weight in votes.items() if weight >= bar), None)
@@ -68,11 +64,7 @@ def weighted_votes(answers: Sequence[str | None], weights: Sequence[float]) -> d
 def weights_by_answer(
     answers: Sequence[str | None], weights: Sequence[float]
 ) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """The weight of each vote, answer by answer in the order of first launch; a trace of weight 0 casts no vote.
-
-    >>> weights_by_answer(["B", "A", None, "B"], [1.0, 2.0, 9.0, 0.5])
-    (('B', (1.0, 0.5)), ('A', (2.0,)))
-    """
+    """The weight of each vote, answer by answer in the order of first launch; a trace of weight 0 casts no vote."""
     groups: dict[str, list[float]] = {}
     for answer, weight in zip(answers, weights, strict=True):
         if answer is not None and weight > 0.0:
@@ -100,10 +92,8 @@ def add_vote(counts: tuple[int, ...], before: int) -> tuple[int, ...]:
 
 
 def confidence_weights(confidences: Sequence[float | None], missing: Missing = "error") -> list[float]:
-    """Weights from trace confidences; a missing one is a declared choice, never a silent 1.0.
-
-    ``error`` raises, ``ignore`` gives such a trace no weight, ``unweighted`` gives every trace weight 1 as soon
-    as one confidence is missing.
+    """Weights from trace confidences; a missing one is a declared choice: ``error`` raises, ``ignore`` gives such a
+    trace no weight, ``unweighted`` gives every trace weight 1 as soon as one is missing.
 
     >>> confidence_weights([9.5, None], missing="ignore")
     [9.5, 0.0]
