@@ -103,16 +103,16 @@ class Decision:
     def of(cls, verdict: Verdict, options: int | None = None, mean_tokens: float = 0.0) -> "Decision":
         """The decision behind a verdict on a question with so many options."""
         weights = dict(verdict.weights or ())
-        counts = {name: len(group) for name, group in weights.items()}
-        if verdict.weights is None:
-            counts = {name: int(votes) for name, votes in verdict.votes}
-        names = sorted(counts, key=lambda name: (-counts[name], name != verdict.answer))
+        counted = weights.items() if verdict.weights is not None else verdict.votes
+        counts = {name: len(votes) if isinstance(votes, tuple) else int(votes) for name, votes in counted}
+        first = {verdict.answer: 0} if verdict.answer in counts else {}
+        names = sorted({**first, **counts}, key=counts.__getitem__, reverse=True)
         if options is not None:
             options = max(options, len(counts))
-        votes = tuple(counts[name] for name in names)
-        index = names.index(verdict.answer) if verdict.answer in counts else None
+        votes = tuple(map(counts.__getitem__, names))
         tally = Tally(votes, verdict.no_answer, 0, options, mean_tokens=mean_tokens)
-        return cls(tally, index, tuple(weights[name] for name in names) if weights else ())
+        index = names.index(verdict.answer) if verdict.answer in counts else None
+        return cls(tally, index, tuple(map(weights.__getitem__, names)) if weights else ())
 
 
 def decision_certificate(
@@ -242,9 +242,11 @@ def _by_kind(counts: tuple[int, ...], options: int | None) -> tuple[Array, Array
         logs.append(log)
         kind = []
         for part in parts:  # each rival by itself
-            unseen = [(a, many) for a, many in part.unseen if many]
-            rivals = [*part.alpha[1:], *(a for a, _ in unseen)]
-            number = [1.0] * (len(counts) - 1) + [many for _, many in unseen]
+            rivals, number = [*part.alpha[1:]], [1.0] * (len(counts) - 1)
+            for a, many in part.unseen:
+                if many:
+                    rivals.append(a)
+                    number.append(many)
             log_win = float(np.array(number) @ np.log1p(-betainc(part.alpha[0], rivals, 0.5))) if rivals else 0.0
             kind.append(part.weight * math.exp(log_win))
         wins.append(math.fsum(kind))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,10 +179,11 @@ def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int]
     paths: list[Iterator[Tally]] = []
     for tally, number in picks.items():
         most = min(cap - tally.returned, MOST_TRACED_ON)
-        if most > 0:
-            paths += [_traced_on(tally, redrawn(tally, prior, most, rng)) for _ in range(number)]
+        for _ in range(number if most > 0 else 0):
+            traced = redrawn(tally, prior, most, rng)
+            paths.append(_traced_on(tally, traced))
     indices: dict[Tally, float] = {}  # questions meet the same few states
-    lowest = [(-math.inf, place) for place in range(len(paths))]  # of each path's indices so far, times -1
+    lowest = list(zip(repeat(-math.inf), range(len(paths)), strict=False))  # of each path's indices so far, times -1
     for _ in range(len(paths) + int(traces * REDRAWN / max(1, questions))):
         if not lowest:
             break
@@ -201,10 +202,11 @@ def _traced_on(tally: Tally, traces: Sequence[int | None]) -> Iterator[Tally]:
     labels = dict(enumerate(dict(Counter(filter(None, tally.answers)).most_common())))
     answers, confidences, votes, nulls = tally.answers, tally.confidences, dict(enumerate(tally.counts)), tally.nulls
     options, rounds, mark, mean_tokens, question = tally.options, tally.rounds, tally.mark, 0.0, ""
+    confidence = 1.0
     if labels:  # without them questions of one length class meet the same states
         mean_tokens, question = tally.mean_tokens, tally.question
-    known = [confidence for confidence in confidences if confidence is not None]
-    confidence = sum(known) / len(known) if known else 1.0
+        if known := [value for value in confidences if value is not None]:
+            confidence = sum(known) / len(known)
     for answer in traces:
         counts = tuple(sorted(votes.values(), reverse=True))
         yield Tally(counts, nulls, 0, options, rounds, mark, mean_tokens, question, answers, confidences, tally.tokens)
@@ -222,4 +224,6 @@ def redrawn(tally: Tally, prior: LearnedPrior, size: int, rng: np.random.Generat
     (theta,) = prior.draws(tally, 1, rng)
     answers: list[int | None] = rng.choice(len(theta), size=size, p=theta).tolist()
     mute = (rng.random(size) < tally.nulls / max(1, tally.returned)).tolist()
+    if not tally.nulls:
+        return answers
     return [None if silent else answer for answer, silent in zip(answers, mute, strict=True)]

@@ -42,10 +42,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, softmax
 
 from pets.core.dirichlet import BATCHES, batch_gains, race_gains
 from pets.core.tally import Tally
@@ -181,19 +182,26 @@ def _log_shares(rows: tuple[tuple[float, ...], ...], mark: int) -> Array:
 def _mixture(shares: tuple[float, ...], counts: tuple[int, ...], options: int | None) -> tuple[Dirichlet, ...]:
     """The posterior of counts under these shares of the kinds."""
     weights = _updated((shares,), 0, _kind_evidence(counts, options)).tolist()
-    parts = []
+    parts: list[tuple[float, tuple[float, ...], tuple[tuple[float, int], ...]]] = []
     for share, (_, dirichlets) in zip(weights, kind_posteriors(counts, options), strict=False):
-        parts += [(share * part.weight, part) for part in dirichlets if share * part.weight > NEGLIGIBLE_WEIGHT]
-    total = math.fsum(weight for weight, _ in parts)
-    return tuple([Dirichlet(weight / total, part.alpha, part.unseen) for weight, part in parts])
+        for part in dirichlets:
+            if (weight := share * part.weight) > NEGLIGIBLE_WEIGHT:
+                parts += [(weight, part.alpha, part.unseen)]
+    by_part, alphas, unseen = zip(*parts, strict=True)
+    return tuple(map(Dirichlet, (np.array(by_part) / math.fsum(by_part)).tolist(), alphas, unseen))
 
 
 @lru_cache(maxsize=64)  # of tails that have hundreds of answers
 def _draw_table(shares: tuple[float, ...], counts: tuple[int, ...], options: int | None) -> tuple[Array, list[Array]]:
     """The parts of a posterior as they are drawn from: cumulative weights, and the alphas of each."""
-    parts = _mixture(shares, counts, options)
-    alphas = [np.concatenate([part.alpha, *([a] * many for a, many in part.unseen)]) for part in parts]
-    return np.cumsum([part.weight for part in parts]), alphas
+    weights, alphas = [], []
+    for part in _mixture(shares, counts, options):
+        weights.append(part.weight)
+        alpha = [*part.alpha]
+        for a, many in part.unseen:
+            alpha += [a] * many
+        alphas.append(np.array(alpha))
+    return np.cumsum(weights), alphas
 
 
 def slots(counts: tuple[int, ...], options: int | None) -> int:
@@ -257,7 +265,8 @@ def _head(counts: tuple[int, ...], h: float, t: float, T: int) -> tuple[float, t
 @lru_cache(maxsize=1 << 17)
 def _kind_evidence(counts: tuple[int, ...], options: int | None) -> Array:
     """log P(counts | kind) for STRENGTHS and then HEADS."""
-    return np.array([evidence for evidence, _ in kind_posteriors(counts, options)])
+    evidence, _ = zip(*kind_posteriors(counts, options), strict=True)
+    return np.array(evidence)
 
 
 def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
@@ -283,11 +292,11 @@ class BatchFit:
         self.prior = LearnedPrior()
         self._states: dict[tuple[tuple[int, ...], int | None, int], int] = {}
         self._others: dict[int, LearnedPrior] = {}  # what the others teach a question of each state
-        voted = [tally for tally in batch if tally.counts]
+        voted = list(filter(attrgetter("counts"), batch))
         if not voted:
             return
-        tokens = np.array([tally.mean_tokens for tally in voted])
-        edges = _edges(tokens, np.array([batch[tally] for tally in voted], dtype=np.float64))
+        tokens = np.array([*map(attrgetter("mean_tokens"), voted)])
+        edges = _edges(tokens, np.array([*map(batch.__getitem__, voted)], dtype=np.float64))
         classes = len(edges) + 1 if lengths else 1
         questions: Counter[tuple[tuple[int, ...], int | None, int]] = Counter()
         for tally in voted:
@@ -305,13 +314,14 @@ class BatchFit:
             self.prior = LearnedPrior((tuple(shares.tolist()),), edges, (tuple(self._whole.shares.tolist()),))
             return
         voice, tilt = min(1.0, BATCH_VOICE / total.sum()), self._whole.shares / self._whole.smooth
-        rows = []
+        rows, kind_rows = [], []
         for c in range(classes):
             inside = np.where(np.array(marks) == c, total, 0.0)
-            rows.append(tuple(_em(strengths, inside, shares, SHRINK_CLASS)[0].tolist()))
             heard = np.where(np.array(marks) == c, total, voice * total)
+            rows.append(tuple(_em(strengths, inside, shares, SHRINK_CLASS)[0].tolist()))
             self._classes.append(_Shares(kinds, inside, heard, family, tilt))
-        self.prior = LearnedPrior(tuple(rows), edges, tuple([tuple(own.shares.tolist()) for own in self._classes]))
+            kind_rows.append(tuple(self._classes[c].shares.tolist()))
+        self.prior = LearnedPrior(tuple(rows), edges, tuple(kind_rows))
 
     def without(self, tally: Tally) -> LearnedPrior:
         """The prior that a question with this tally is certified by, if it is one of the batch: the others'."""
@@ -355,10 +365,12 @@ class _Shares:
 def smooth_posterior(batch: Mapping[Tally, int]) -> tuple[Array, Array]:
     """How likely each (mu, sigma) is after a batch, shape (G,), and its smooth shares of the kinds, (G, KINDS)."""
     family = _smooth_family(_usual_options(batch))
-    voted = [tally for tally in batch if tally.counts]
-    evidence = np.array([_kind_evidence(tally.counts, tally.options) for tally in voted]).reshape(-1, KINDS)
-    many = np.array([batch[tally] for tally in voted], dtype=np.float64)
-    return _weights(many @ _likelihoods(evidence, family)), family
+    evidence, many = [], []
+    for tally, questions in batch.items():
+        if tally.counts:
+            evidence.append(_kind_evidence(tally.counts, tally.options))
+            many.append(questions)
+    return _weights(np.array(many) @ _likelihoods(np.array(evidence).reshape(-1, KINDS), family)), family
 
 
 def _likelihoods(evidence: Array, family: Array) -> Array:
@@ -369,10 +381,7 @@ def _likelihoods(evidence: Array, family: Array) -> Array:
 
 def _weights(log_likelihoods: Array) -> Array:
     """The posterior of each (mu, sigma) under the hyperprior; shape (G,)."""
-    logs = log_likelihoods + _LOG_HYPERPRIOR
-    weights: Array = np.exp(logs - logs.max())
-    weights /= weights.sum()
-    return weights
+    return np.asarray(softmax(log_likelihoods + _LOG_HYPERPRIOR))
 
 
 def _mean(log_likelihoods: Array, family: Array) -> Array:

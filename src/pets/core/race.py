@@ -72,11 +72,13 @@ def with_leader_votes(tally: Tally, votes: int) -> Tally:
     grown = Tally(counts, *before, tally.mean_tokens, tally.question, extra=tally.extra)
     if tally.counts and not tally.answers:
         return grown  # of a policy that sees counts
-    cast = [answer for answer in tally.answers if answer is not None]
-    leader = max(cast, key=cast.count, default="A")
-    pairs = zip(tally.answers, tally.confidences, strict=False)
-    known = [confidence for answer, confidence in pairs if answer == leader and confidence is not None]
-    confidence = sum(known) / len(known) if known else 1.0
+    leader, confidence = "A", 1.0
+    if tally.answers:
+        cast = [answer for answer in tally.answers if answer is not None]
+        leader = max(cast, key=cast.count, default=leader)
+        pairs = zip(tally.answers, tally.confidences, strict=False)
+        if known := [value for answer, value in pairs if answer == leader and value is not None]:
+            confidence = sum(known) / len(known)
     return replace(
         grown,
         answers=(*tally.answers, *[leader] * votes),

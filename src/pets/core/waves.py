@@ -40,7 +40,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import betainc, gammaln
+from scipy.special import betainc, gammaln, softmax
 
 from pets.core.tally import Tally
 
@@ -83,11 +83,9 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """What the next wave may do for n questions with t votes each: ``ends`` (E,) are totals to go on to, t first.
-
-    ``cost`` (n, E, L) is the expected doubt at each of L prices, plus what this wave and later ones are expected to
-    pay; ``votes`` (n, E, L) how many votes they are expected to take.
-    """
+    """What the next wave may do for n questions with t votes each: totals to go on to, ``ends`` (E,), t first; at each
+    of L prices the expected doubt plus what this wave and later ones are expected to pay, ``cost`` (n, E, L); and how
+    many ``votes`` (n, E, L) they are expected to take."""
 
     ends: Indices
     cost: Floats
@@ -96,11 +94,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layer:
-    """Sorted counts of t votes, ``votes`` (S, M), by ascending ``keys`` (S,).
-
-    A vote for answer j leads to ``after[:, j]`` of the next layer (the first of its equals grows), where answer m
-    stands in place ``places[:, j, m]``.
-    """
+    """Sorted counts of t votes, ``votes`` (S, M), by ascending ``keys`` (S,). A vote for answer j leads to
+    ``after[:, j]`` of the next layer, where answer m stands in place ``places[:, j, m]``."""
 
     votes: Indices
     keys: Indices
@@ -124,8 +119,7 @@ class SequentialDesign:
         self._steps: list[csr_array] = []
         chances: list[Floats] = []
         for t, (layer, log_chance) in enumerate(zip(self._layers, _log_chances(M, T, mixture.strengths), strict=True)):
-            weights = np.exp(log_chance + log_shares - (log_chance + log_shares).max(axis=1, keepdims=True))
-            weights /= weights.sum(axis=1, keepdims=True)
+            weights = softmax(log_chance + log_shares, axis=1)
             if t < T:
                 scaled = weights / (t + M * a)
                 chance = layer.votes * scaled.sum(axis=1, keepdims=True) + (scaled @ a)[:, None]
@@ -152,9 +146,8 @@ class SequentialDesign:
         return np.searchsorted(self._layers[int(votes[0].sum())].keys, votes @ _base(self.M, self.T))
 
     def looks(self, rows: Mapping[int, Indices], prices: Floats, waves: int, ends: Sequence[int]) -> dict[int, Look]:
-        """For each total in ``rows`` the look of those rows of its layer, with ``waves`` to come at ``prices`` (L,).
-
-        A wave may go on to the totals in ``ends``.
+        """For each total in ``rows`` the look of those rows of its layer, with ``waves`` to come at ``prices`` (L,) and
+        waves that may go on to the totals in ``ends``.
 
         >>> design = SequentialDesign(Mixture(2, (1.0,), (1.0,)), T=8)
         >>> look = design.looks({3: design.rows([(2, 1)])}, np.array([0.01]), waves=1, ends=(4, 5, 8))[3]
@@ -236,10 +229,8 @@ def _log_chances(M: int, T: int, strengths: tuple[float, ...]) -> tuple[Floats, 
 
 @lru_cache(maxsize=16)
 def _last_doubts(M: int, T: int, strengths: tuple[float, ...], zone: float) -> Floats:
-    """P(answer m is not the population vote, or not a good one) at the last layer, (S, M, strengths).
-
-    1 - prod_j P(m beats j), each pair a Beta: exact for two answers; at T votes more than two are rarely close.
-    """
+    """P(answer m is not the population vote, or not a good one) at the last layer, (S, M, strengths), as
+    1 - prod_j P(m beats j), each pair a Beta: exact for two answers; at T votes more than two are rarely close."""
     votes, a = _layers(M, T)[T].votes[:, :, None], np.array(strengths)
     doubts = np.empty((len(votes), M, len(a)))
     for m in range(M):
@@ -267,8 +258,7 @@ class Wave:
 def plan_wave(prior: Callable[[Tally], Mixture], states: Mapping[Tally, int], wave: Wave, zone: float = 0.0) -> Plan:
     """Sizes of the next wave for every question; ``states`` says how many there are of each tally.
 
-    ``prior`` is that of a tally's answer set and length class. The sum never exceeds the budget, and is all of it in
-    the last wave unless every question is at its cap.
+    The sum never exceeds the budget, and is all of it in the last wave unless every question is at its cap.
 
     >>> prior = lambda tally: Mixture(2, (1.0,), (1.0,))
     >>> close, clear = Tally((2, 2), options=2), Tally((5,), options=2)
@@ -297,10 +287,6 @@ def dealt_shares(score: Callable[[Tally], float], states: Mapping[Tally, int], w
     """Sizes for every question: the share 1 / left of the budget, one trace after the other where the score is highest.
 
     What was dealt is scored as pending; a score of -infinity is never dealt to.
-
-    >>> plan = dealt_shares(lambda tally: -tally.launched, {Tally((1,)): 2, Tally((4,)): 1}, Wave(10, 2))
-    >>> plan[Tally((1,))], plan[Tally((4,))]
-    ([3, 2], [0])
     """
     sizes = {tally: [0] * many for tally, many in states.items()}
     heap: list[tuple[float, int, int, Tally]] = []

@@ -150,11 +150,9 @@ class StateQueue(Queue[IndexPolicy]):
         return self._score(record.state) == -math.inf
 
     def fewest(self, record: Record) -> int:
-        return self._fewest(self._marked(record.tally()))
-
-    def _fewest(self, tally: Tally) -> int:
         """As :meth:`Queue.fewest`: until the index is at the price in force."""
-        return self.policy.fewest(tally, self._view, -math.inf if self._price is None else self._price)
+        price = -math.inf if self._price is None else self._price
+        return self.policy.fewest(self._marked(record.tally()), self._view, price)
 
     def hurry_by(self, hurry: float) -> None:
         self._hurry = hurry
@@ -252,7 +250,7 @@ class StateQueue(Queue[IndexPolicy]):
         """When a question may have one more in flight: before all others, after them, or not at all."""
         if self._hurry is None or tally.launched < self._warmup:
             return NEEDED
-        m = self._fewest(tally)
+        m = self.policy.fewest(tally, self._view, -math.inf if self._price is None else self._price)
         if tally.pending < m:
             return NEEDED
         wide = width(tally.returned, m, max(self._hurry, LEAST_HURRY))
@@ -262,8 +260,10 @@ class StateQueue(Queue[IndexPolicy]):
         return replace(tally, mark=length_class(self._edges, tally.mean_tokens))
 
     def _find_price(self) -> None:
-        budget, batch = self._budget, {self._marked(tally): questions for tally, questions in self.batch().items()}
-        pending = sum(tally.pending * questions for tally, questions in batch.items())
+        batch, budget, pending = dict[Tally, int](), self._budget, 0
+        for tally, questions in self.batch().items():
+            batch[self._marked(tally)] = questions
+            pending += tally.pending * questions
         left = budget.expected * sum(batch.values()) / max(1, self._size) + pending
         cap = NO_CAP if budget.cap is None else budget.cap
         self._price = price_in_force(self._index, self.policy.belief, batch, left, cap) if batch else None
