@@ -6,12 +6,9 @@ At each question of policy, with ``R_t`` and ``H_t`` as in :class:`~pets.core.po
 
 so that a promise is never broken: the paper's ``b_t <= R_t - K0 (H_t - 1)`` for any number of open questions. In
 tokens or money ``affordable`` is what the mean cost so far makes likely; launches still wait for their whole hold.
-A question that must wait for what is held by traces in flight is looked at again when they are back.
 
 In a race (:mod:`pets.core.race`) a grant is looked at when traces are back: it is as wide as the race, and shrinks with
-it. Over all questions the traces that must come back before one can be settled go before speculative ones.
-
-With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far, else the declared N.
+it. With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far, else the declared N.
 """
 
 import math
@@ -99,6 +96,11 @@ class QuotaQueue(Queue[QuotaPolicy]):
         while self._fresh:
             self._decide(self._fresh.popleft())
 
+    def _look_at_races(self) -> None:
+        """Decide on races of which traces are back: they may be owed less than before."""
+        for grant in [grant for grant in self._due.values() if grant.record.hurry is not None]:
+            self._decide(self._due.pop(grant.record.position))
+
     def told(self, record: Record, before: int) -> None:
         """The prefix grew; a grant that is used up and has come back is looked at again.
 
@@ -119,6 +121,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
 
     @property
     def promised(self) -> int:
+        self._look_at_races()
         return self._owed + self.others.owed + self.policy.warmup * self._coming
 
     def remove(self, record: Record) -> None:
@@ -150,6 +153,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
         return {grant.record.tally(grant.rounds): 1 for grant in self._grants.values()}
 
     def totals(self) -> ReplicaTotals:
+        self._look_at_races()
         budget, others = self._budget, self.others
         return ReplicaTotals(
             arrived=self._arrived,
