@@ -122,8 +122,7 @@ def _poisson_terms(rates: Floats, length: int) -> Floats:
 def gains(theta: ArrayLike, B_max: int) -> Floats:
     """R(theta, n) = SC(theta; n + 1) - SC(theta; n), n = 0..B_max - 1, shape (B_max,), uniform tie-break.
 
-    For M = 2 the closed form of ``log_gain_binary``, else differences of the complement, so that gains near
-    SC = 1 keep their digits (Liu et al., PETS, section 4.2).
+    For M = 2 the closed form of ``log_gain_binary``, else differences of the complement (Liu et al., PETS, 4.2).
 
     >>> gains([0.6, 0.4], 3).round(3)
     array([0.1  , 0.   , 0.048])
@@ -139,7 +138,7 @@ def log_gain_binary(theta: float, n: ArrayLike) -> Floats:
 
         R(theta, 2k) = (theta - 1/2) C(2k, k) [theta (1 - theta)]^k,   R(theta, 2k + 1) = 0
 
-    Ties uniform: a trace that makes the number even can only make a tie. theta and 1 - theta give the same.
+    Ties uniform. theta and 1 - theta give the same.
 
     >>> log_gain_binary(0.6, [0, 1, 2, 100_000]).round(2)
     array([   -2.3 ,      -inf,    -3.04, -2049.38])

@@ -2,13 +2,11 @@
 
     max  sum_j p_j SC_j(B_j)   s.t.   sum_j p_j B_j <= B_bar,   floor <= B_j <= cap,
 
-in expectation over randomized rounding. A budget drawn between two points of a curve earns the chord between
-them, so each curve counts as its concave envelope, a list of :class:`Steps` of falling gain per trace.
-Merging the lists by gain per trace and buying from the top is the optimum of the linear program; the last
-purchase is randomized, so that the expected spend is B_bar exactly. ``p_j`` scales gain and cost and cancels.
-
-The paper's Algorithm 1 compares the gain of a 2-trace step with that of a 1-trace step and so ends slightly
-under the optimum; here every step is priced per trace.
+in expectation over randomized rounding. A budget drawn between two points of a curve earns the chord between them, so
+each curve counts as its concave envelope, a list of :class:`Steps` of falling gain per trace. Merging the lists by gain
+per trace and buying from the top is the optimum of the linear program; the last purchase is randomized, so that the
+expected spend is B_bar exactly. The paper's Algorithm 1 compares the gain of a 2-trace step with that of a 1-trace step
+and so ends slightly under the optimum.
 """
 
 import math
@@ -171,13 +169,11 @@ def envelope(curve: ArrayLike, floor: int, cap: int) -> Steps:
 
 
 def binary_steps(theta: float, cap: int) -> Steps:
-    """Envelope of the binary SC(theta; B), 0 <= B <= cap, in closed form.
+    """Envelope of the binary SC(theta; B), 0 <= B <= cap, in closed form (Liu et al., PETS).
 
     One step of 1 trace with gain R(theta, 0), then steps of 2 traces with gain R(theta, 2m) together:
 
         R(theta, 2m) = |theta - 1/2| C(2m, m) (theta (1 - theta))^m.
-
-    From logs, so it holds at cap = 100,000, where R underflows (Liu et al., PETS).
 
     >>> steps = binary_steps(0.8, cap=6)
     >>> steps.lengths, np.exp(steps.log_slopes).round(4)

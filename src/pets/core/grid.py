@@ -1,7 +1,7 @@
 """Difficulty grids of the streaming policy: shares, curves, budgets (Liu et al., PETS).
 
-K0 = 4 warm-up traces show one of five patterns of votes, whatever the number of options; the pattern, or a
-coarser bin of it, is the question's grid. Training pools give each grid its share of the stream and a curve,
+K0 = 4 warm-up traces show one of five patterns of votes; the pattern, or a coarser bin of it, is the question's grid.
+Training pools give each grid its share of the stream and a curve,
 
     SC_j(B) = voting_j Phi(a_j sqrt(B) + b_j),
 

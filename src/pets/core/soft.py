@@ -52,10 +52,8 @@ Ballot = tuple[str, SoftVote]
 
 @dataclass(frozen=True, slots=True)
 class SoftWorth:
-    """What soft votes are worth: phi of tokens that ``spell`` their answers, of ``other`` and ``unsaid`` ones.
-
-    ``spread`` is psi and ``bias`` beta. By default nothing is known, and a soft vote is a plain one.
-    """
+    """What soft votes are worth: phi of tokens that ``spell`` their answers, of ``other`` and ``unsaid`` ones, psi
+    (``spread``) and beta (``bias``). By default nothing is known, and a soft vote is a plain one."""
 
     spell: float = 1.0
     other: float = 1.0
@@ -144,11 +142,8 @@ class SoftTally:
         return SoftTally(ballots, self.plain - Counter({answer: moved}) + Counter({into: moved}))
 
     def votes(self, worth: SoftWorth, options: int | None) -> dict[str, int]:
-        """Whole votes that the traces count as, the largest share first; of equal ones the first launched.
-
-        In an open set an answer that no trace gave may tie with the first that was given, but not lead: a token may be
-        the beginning of something else.
-        """
+        """Whole votes that the traces count as, the largest share first; of equal ones the first launched. In an open
+        set an answer that no trace gave may not lead: a token may be the beginning of something else."""
         counts = Counter(answer for answer, _ in self.ballots)
         if not counts:
             return dict(self.plain.most_common())

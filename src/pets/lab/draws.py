@@ -64,10 +64,8 @@ def running_weighted_votes(path: Labels, confidences: Sequence[float | None], ra
 
 
 def kept_weights(path: Labels, confidences: Sequence[float | None] | None) -> list[float]:
-    """What each trace weighs: 1 without confidences, else its own if it is among the top 70 % of those that voted.
-
-    A vote without a confidence raises, a trace without a vote needs none.
-    """
+    """What each trace weighs: 1 without confidences, else its own if it is among the top 70 % of those that voted. A
+    vote without a confidence raises."""
     if confidences is None:
         return [1.0] * len(path)
     weights = confidence_weights([0.0 if label is None else c for label, c in zip(path, confidences, strict=True)])

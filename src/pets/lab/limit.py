@@ -257,7 +257,7 @@ def _launch_ordered(t: int, M: int) -> Indices:
 
 
 def _descending(t: int, M: int, most: int) -> Iterator[tuple[int, ...]]:
-    """All counts of t votes for up to M answers in descending order, none over ``most``, filled up with zeros."""
+    """All counts of t votes for up to M answers, descending, none over ``most``, filled up with zeros."""
     if t == 0:
         yield (0,) * M
         return

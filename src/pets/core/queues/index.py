@@ -9,12 +9,11 @@ A decision costs O(log S) and one call of the policy for S distinct *states* of 
 
 Order: highest score first, equal scores by state key, within a state the question that entered it last.
 
-**In a race** (:mod:`pets.core.race`) the price in force says what is settled, and how wide others run. Offline, an
-index policy ends where all indices have fallen to one price. In a race this price is found beforehand: the one at which
-the rest of the run is expected to take the rest of the budget (:func:`pets.core.price.price_in_force`). It is found
-anew at every refit, and when nothing is in flight and there is budget left. A question whose index is at or under it is
-settled; of any other one ``width(n, m, hurry)`` traces may be in flight, of which m are needed. Where all that is left
-of the budget fits into places that would stand empty, at least the hurry's share of an equal one may.
+**In a race** (:mod:`pets.core.race`) an index policy ends at one price: the index at which the rest of the run is
+expected to take the rest of the budget (:func:`pets.core.price.price_in_force`), found anew at every refit, and when
+nothing is in flight and there is budget left. A question whose index is at or under it is settled; of any other one
+``width(n, m, hurry)`` traces may be in flight, of which m are needed. Where all that is left of the budget fits into
+places that would stand empty, at least the hurry's share of an equal one may.
 """
 
 import math
