@@ -873,3 +873,17 @@ def test_those_served_so_far_are_spread_over_the_file():
     for round_number in (0, 1):
         half = [int(launch.question[1:]) for launch in log if launch.number == round_number][:50]
         assert [len([i for i in half if i // 20 == fifth]) for fifth in range(5)] == pytest.approx([10] * 5, abs=2)
+
+
+def test_launches_of_an_earlier_run_that_are_still_on_their_way_are_adopted():
+    allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
+    allocator.adopt([Trace("q1", 1, "A")], pending=[Launch("q1", 0)])
+    assert allocator.ask(9) == [Launch("q2", 0)]
+    assert allocator.tell(Trace("q1", 0, "A")) and allocator.verdict("q1").traces == 2
+
+
+def test_the_expected_consistency_is_the_mean_certificate():
+    allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2)])
+    for launch in allocator.ask(3):
+        allocator.tell(Trace(*launch, "A"))
+    assert allocator.certificate("q1") == allocator.expected_consistency()[0] > 0.8

@@ -140,3 +140,10 @@ def test_a_question_that_is_forgotten_leaves_its_cost_among_the_batch_s():
         estimator.settle("other", estimator.reserve("other"), 500)
     estimator.forget("q")
     assert estimator.expected("q") == estimator.expected("new") == 255
+
+
+def test_a_new_hold_is_that_of_traces_in_flight_too():
+    budget = Budget(total=1000, currency=Currency.tokens(hold=400))
+    budget.reserve(2)
+    budget.hold_at(100)
+    assert (budget.reserved, budget.affordable) == (200, 8)

@@ -385,3 +385,12 @@ def test_with_one_trace_of_each_question_the_interval_says_that_nothing_is_known
 
 def test_a_single_question_is_inside_of_its_interval():
     assert expected_share([0.991]) == (0.991, 0.991, 1.0)
+
+
+def test_a_decision_knows_its_answer_among_the_counts_first_of_its_equals():
+    votes = (("A", 3.0), ("B", 2.0), ("C", 2.0))
+    assert Decision.of(Verdict("q1", "B", votes, 7, 0)) == Decision(Tally((3, 2, 2)), 1)
+    assert Decision.of(Verdict("q1", "C", votes, 7, 0)) == Decision(Tally((3, 2, 2)), 1)
+    assert Decision.of(Verdict("q1", None, votes, 8, 1), options=2) == Decision(Tally((3, 2, 2), 1, options=3), None)
+    weighed = Verdict("q1", "C", votes, 7, 0, (("B", (1.0,)), ("C", (9.0,)), ("A", (1.0, 2.0))))
+    assert Decision.of(weighed) == Decision(Tally((2, 1, 1)), 1, ((1.0, 2.0), (9.0,), (1.0,)))

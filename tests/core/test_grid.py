@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from pets.core.consistency import SC_curve
-from pets.core.grid import Grid, fit_grid, fit_oracle, plan_for, pool_curve
+from pets.core.grid import Grid, fit_grid, fit_oracle, one_shot, plan_for, pool_curve
+from pets.core.policy import View
 from pets.core.probit import Probit, smooth_theta
-from pets.core.tally import K0, bin_of, bins, pattern, soft_assignment
+from pets.core.tally import K0, Tally, bin_of, bins, pattern, soft_assignment
 from pets.errors import BudgetError, InputError
 
 from .test_probit import l1_loss
@@ -201,3 +202,14 @@ def test_oracle_sets_silent_questions_apart_at_the_floor():
 def test_bad_input_is_refused(call, words):
     with pytest.raises(InputError, match=words):
         call()
+
+
+def test_a_question_that_has_shown_more_than_its_warm_up_keeps_what_it_has():
+    grid = Grid(shares=(0.8, 0.2), curves=(Probit(1.0, 0.5), Probit(0.2, 0.0)), voting=(1.0, 1.0))
+    view = View(budget_left=100, questions_left=10, cap=64)
+    assert [one_shot(grid, Tally(counts), view) for counts in ((4,), (3, 1), (5, 1))] == [4, 34, 6]
+
+
+def test_the_consistency_of_a_grid_is_that_of_its_curve_where_a_vote_is_cast():
+    grid = Grid(shares=(0.8, 0.2), curves=(Probit(1.0, 0.5), Probit(0.2, 0.0)), voting=(1.0, 0.5))
+    assert grid.K == 2 and grid.SC([4, 16]).round(3).tolist() == [[0.994, 1.0], [0.328, 0.394]]

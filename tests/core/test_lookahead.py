@@ -191,3 +191,7 @@ def test_the_zone_s_index_stops_almost_as_the_optimal_rule_does(level):
     prior = LearnedPrior(((0.1, 0.1, 0.1, 0.4, 0.25, 0.05),))
     least = fewest_traces(prior, level)
     assert fewest_traces(prior, level, lambda tally: prior.log_gain(tally, 0.1)) < 1.01 * least
+
+
+def test_a_zone_leaves_less_to_gain():
+    assert (gains_of((5, 5), 2, 1.0, zone=0.1) < gains_of((5, 5), 2, 1.0)).all()

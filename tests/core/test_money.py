@@ -46,3 +46,12 @@ def test_amounts_are_shown_as_people_know_them():
 def test_a_hold_of_nothing_is_refused():
     with pytest.raises(BudgetError):
         Currency.tokens(hold=0)
+
+
+def test_less_than_a_hundredth_of_a_cent_has_all_its_decimals():
+    assert amount_words(0.000013, "usd") == "$0.000013"
+
+
+def test_where_output_is_free_an_amount_is_worth_prompt_tokens():
+    currency = Currency.money(1, 0, prompt_tokens=10, max_tokens=100)
+    assert currency.usage_worth(10_000_000) == Usage(prompt_tokens=10)

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pets.core.dirichlet import BATCHES, batch_gains, okg_index
-from pets.core.price import LOG_PRICES, batch, check_prices, fit_prices, learned_batch, log_price_at
+from pets.core.price import (
+    LOG_PRICES,
+    batch,
+    check_prices,
+    fit_prices,
+    learned_batch,
+    log_price_at,
+    price_in_force,
+)
 from pets.core.prior import STRENGTHS, LearnedPrior
 from pets.core.tally import Tally
 from pets.errors import InputError
@@ -91,3 +99,12 @@ def test_a_table_needs_rising_spends_and_training():
         check_prices(((-1.0, 4.0), (-2.0, 3.0)))
     with pytest.raises(InputError, match="at least one training question"):
         fit_prices(partial(batch, index), [], options=2, rounds=0, warmup=4)
+
+
+def test_the_more_traces_are_left_the_lower_is_the_price_in_force():
+    batch = {Tally(options=4): 10}
+    prices = [
+        price_in_force(lambda t: okg_index(t, 1.0, 1), LearnedPrior(), batch, traces, cap=64)
+        for traces in (20, 80, 10_000)
+    ]
+    assert prices[0] > prices[1] > prices[2]

@@ -19,9 +19,11 @@ from pets.core.prior import (
     TAIL_SLOTS,
     BatchFit,
     LearnedPrior,
+    class_tokens,
     fit_prior,
     kind_posteriors,
     log_evidence,
+    shares_of,
     slots,
     smooth_posterior,
 )
@@ -297,3 +299,14 @@ def test_a_question_without_lengths_in_a_batch_that_has_them_is_certified_by_all
     mute = fit.without(Tally((2, 1)))
     assert fit.prior.mark(0.0) == NO_LENGTH and len(mute.kind_shares) == 1 < len(fit.prior.kind_shares)
     assert fit.prior.posterior(Tally(mark=NO_LENGTH)) == pytest.approx(np.mean(fit.prior.shares, axis=0))
+
+
+def test_a_question_of_unknown_length_has_the_mean_shares_of_all_classes():
+    rows = ((0.5, 0.5), (0.0, 1.0))
+    assert (shares_of(rows, 1), shares_of(rows, NO_LENGTH)) == ((0.0, 1.0), (0.25, 0.75))
+
+
+def test_a_length_class_takes_the_tokens_of_its_questions_and_an_empty_one_those_of_all():
+    batch = {Tally((2,), mean_tokens=100.0): 3, Tally((1, 1), mean_tokens=900.0): 1}
+    assert class_tokens(batch, LearnedPrior(edges=(500.0,))) == (100.0, 900.0)
+    assert class_tokens(batch, LearnedPrior(edges=(500.0, 1000.0))) == (100.0, 900.0, 300.0)

@@ -25,6 +25,7 @@ from pets.core.tally import (
     top_p,
     weighted_majority,
     weighted_votes,
+    weights_by_answer,
 )
 from pets.errors import InputError
 
@@ -168,3 +169,11 @@ def test_bins_follow_the_number_of_distinct_answers(K):
         assert (grids[i] == grids[j]) == (K < 5 and min(distinct[i], K) == min(distinct[j], K))
     assert (np.arange(5) @ bins(5)).tolist() == list(range(5))
     np.testing.assert_allclose((soft_assignment((5, 3, 2), 1) @ bins(K)).sum(), 1)
+
+
+def test_the_weights_of_votes_stand_by_answer_in_the_order_of_first_launch():
+    assert weights_by_answer(["B", "A", None, "B"], [1.0, 2.0, 9.0, 0.5]) == (("B", (1.0, 0.5)), ("A", (2.0,)))
+
+
+def test_one_heavy_vote_outweighs_two_light_ones():
+    assert weighted_majority(["A", "B", "B"], [5.0, 2.0, 2.0]) == "A"

@@ -48,9 +48,8 @@ class Allocator:
 
     ``horizon`` is the number of questions to expect when they arrive one by one (a budget by windows needs none).
     ``votes`` says how votes are counted: one for each trace, or several with :class:`~pets.core.soft.SoftVoteCount`.
-    With a ``hurry``, also of 0, the traces of a question are raced (:mod:`pets.core.race`): as many are in flight as
-    that says, each counts when it comes back, and those that must come back go before speculative ones. Without one
-    the next is asked for when the last is back; so it is under a policy that plans rounds or waves.
+    With a ``hurry``, also of 0, the traces of a question are raced (:mod:`pets.core.race`) and each counts when it
+    comes back, but under a policy that plans rounds or waves.
     """
 
     def __init__(
@@ -87,8 +86,8 @@ class Allocator:
         self._refit_at = math.inf
         self._fitted = False
         self._queue = self._new_queue(policy)
-        window = budget.window
-        if window is not None:  # a budget must warm up every question of a window, or of the declared horizon
+        # A budget must warm up every question of a window, or of the declared horizon.
+        if (window := budget.window) is not None:
             _check_warmup(policy, window.questions, window.amount // budget.currency.hold)
         elif horizon is not None and budget.free == budget.total:
             _check_warmup(policy, horizon, budget.affordable)
@@ -130,20 +129,18 @@ class Allocator:
             self.budget.charge(self._debt.popleft())
         if self._queue.wave_is_due:
             self._learn()
-        n = min(n, self.budget.affordable)
-        launches = self._queue.take(n)
+        launches = self._queue.take(min(n, self.budget.affordable))
         self.budget.reserve(len(launches))
         return launches
 
     def hurry_by(self, hurry: float) -> None:
         """Hurry questions by so much from now on, those that are there too, but for one that says itself how much.
 
-        >>> from pets.core.budget import Budget
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1"), Question("q2", hurry=1)], hurry=0.5)
         >>> allocator.hurry_by(0.0)
-        >>> allocator.hurry, allocator.is_hurried("q1"), allocator.is_hurried("q2")
-        (0.0, False, True)
+        >>> allocator.is_hurried("q1"), allocator.is_hurried("q2")
+        (False, True)
         """
         if self.hurry is None or self.policy.blind:
             return
@@ -185,13 +182,6 @@ class Allocator:
 
         What the wave under way has not launched yet is planned anew. An ``extra`` wave spends what the last one has
         left: the part of a question that was given up, traces that cost less than expected.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(waves=2), Budget(total=8), [Question("q1"), Question("q2")])
-        >>> len(first := allocator.ask(9)) < 8, allocator.ask(9), allocator.waves_left
-        (True, [], 1)
-        >>> allocator.next_wave(), len(first) + len(allocator.ask(9)), allocator.wave, allocator.next_wave()
-        (True, 8, 1, False)
         """
         if not (self.waves_left or (extra and self.policy.waves)):
             return False
@@ -200,21 +190,16 @@ class Allocator:
         return True
 
     def adopt(self, traces: Iterable[Trace], waves: int = 0, pending: Iterable[Launch] = ()) -> None:
-        """Take in traces that an earlier run has paid for, each question's in launch order from number 0 on.
+        """Take in traces that an earlier run has paid for, each question's in launch order, before the first ask.
 
-        They count as launched, told and spent, whatever the budget: it may have been overrun. ``pending`` launches are
-        still on their way, and told like any other; any other number that is left out was taken back. ``waves`` of
-        those that the policy may have were begun by the earlier run. Before the first ask.
+        They count as launched, told and spent, whatever the budget. ``pending`` launches are still on their way; any
+        other number that is left out was taken back. ``waves`` were begun by the earlier run.
 
         >>> from pets.policies.okg import OKG
         >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
         >>> allocator.adopt([Trace("q1", 0, "A"), Trace("q1", 1, "A")])
         >>> allocator.ask(9), allocator.verdict("q1").traces
         ([Launch(question='q2', number=0)], 2)
-        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2), Question("q2", options=2)])
-        >>> allocator.adopt([Trace("q1", 1, "A")], pending=[Launch("q1", 0)])
-        >>> allocator.ask(9), allocator.tell(Trace("q1", 0, "A")), allocator.verdict("q1").traces
-        ([Launch(question='q2', number=0)], True, 2)
         """
         if self.told or self.budget.reserved or self._arrived > len(self._records):
             raise StateError("traces are adopted before the first launch; this allocator has begun.")
@@ -254,17 +239,7 @@ class Allocator:
         return self._queue.totals()
 
     def sync_replicas(self, others: ReplicaTotals) -> None:
-        """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price.
-
-        >>> from pets.policies.price import PriceRule
-        >>> first, second = (Allocator(PriceRule(), Budget.per_window(10, 160)) for _ in range(2))
-        >>> first.add(Question("q1")); second.add(Question("q2"))
-        >>> second.tell(Trace(*second.ask()[0], "A"))
-        True
-        >>> first.sync_replicas(second.totals)
-        >>> first.budget.spent, first.budget.total, first.view("q1").questions_left
-        (1, 160, 10)
-        """
+        """Plan as one with the allocators that took ``others`` in all of the same stream: one budget, one price."""
         self._queue.sync_replicas(others)
 
     def learn_worth(self) -> None:
@@ -275,12 +250,7 @@ class Allocator:
 
     @property
     def votes_per_trace(self) -> float | None:
-        """The votes that a trace with an answer counts as, on average; ``None`` where none told what else it might say.
-
-        >>> from pets.policies.okg import OKG
-        >>> Allocator(OKG(), Budget(total=3), [Question("q1")]).votes_per_trace is None
-        True
-        """
+        """The votes that a trace with an answer counts as, on average; ``None`` where each is one by construction."""
         return self.votes.per_trace()
 
     def tell(self, trace: Trace) -> bool:
@@ -296,21 +266,20 @@ class Allocator:
         >>> allocator.told, allocator.verdict("q1").traces, allocator.ask()
         (0, 0, [Launch(question='q1', number=3)])
         """
-        record, number = self._record(trace.question), trace.number
+        record = self._record(trace.question)
         _check_trace(trace)
-        if not record.is_in_flight(number):
+        if not record.is_in_flight(trace.number):
             return False
-        if trace.part is not None:
-            self.budget.settle(trace)
-            record.cancel(number)
-            if self._is_served(record):
-                self._queue.cancelled(record)
-            self._drain(record)
-            return True
-        if self._keep_traces:
+        if self._keep_traces and trace.part is None:
             self.policy.check(trace)
         self.budget.settle(trace)
-        self._count(record, trace)
+        if trace.part is None:
+            self._count(record, trace)
+            return True
+        record.cancel(trace.number)
+        if self._is_served(record):
+            self._queue.cancelled(record)
+        self._drain(record)
         return True
 
     def _count(self, record: Record, trace: Trace) -> None:
@@ -328,11 +297,11 @@ class Allocator:
 
     def take_back(self, launch: Launch) -> bool:
         """Take back a launch that was never sent and so never paid for; False if it has been told or taken back."""
-        record, number = self._record(launch.question), launch.number
-        if not record.is_in_flight(number):
+        record = self._record(launch.question)
+        if not record.is_in_flight(launch.number):
             return False
         self.budget.refund()
-        record.keep(number, None)
+        record.keep(launch.number, None)
         record.taken_back += 1
         if self._is_served(record):
             self._queue.taken_back(record)
@@ -344,12 +313,6 @@ class Allocator:
 
         ``paid`` where attempts at it were charged (:meth:`charge`): they count as a trace without an answer. Not
         ``for_good``, the question may be asked again. False if the launch has been told or taken back before.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1"), Question("q2")])
-        >>> launch, = allocator.ask()
-        >>> allocator.give_up(launch), allocator.ask(9)
-        (True, [Launch(question='q2', number=0), Launch(question='q2', number=1), Launch(question='q2', number=2)])
         """
         record = self._record(launch.question)
         if for_good and self._is_served(record):
@@ -364,15 +327,9 @@ class Allocator:
         return True
 
     def charge(self, traces: Sequence[Trace]) -> bool:
-        """Count traces that were paid for and came to nothing: a truncated reply, a client that disconnected.
+        """Count traces that were paid for and came to nothing, from what nobody was promised.
 
-        They are taken from what nobody was promised. False, and nothing counted, where that does not pay for them;
-        with windows they are counted as soon as it does.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=2), [Question("q1")])
-        >>> allocator.charge([Trace("q1", 0)]), len(allocator.ask(9)), allocator.charge([Trace("q1", 0)])
-        (True, 1, False)
+        False, and nothing counted, where that does not pay for them; with windows they are counted as soon as it does.
         """
         if self.budget.window is not None:
             self._debt.extend(traces)
@@ -394,17 +351,7 @@ class Allocator:
         return len(self._debt)
 
     def merge(self, question: str, answer: str, into: str) -> None:
-        """Two answers turned out to be one: the votes of ``answer`` are ``into``'s from now on.
-
-        Traces that are told later must say ``into``.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1")])
-        >>> allocator.adopt([Trace("q1", 0, "0.5"), Trace("q1", 1, "2"), Trace("q1", 2, "1/2")])
-        >>> allocator.merge("q1", "1/2", into="0.5")
-        >>> allocator.verdict("q1").votes
-        (('0.5', 2.0), ('2', 1.0))
-        """
+        """Count the votes of ``answer`` as votes for ``into``; traces that are told later must say ``into``."""
         record = self._record(question)
         if answer != into:
             record.merge(answer, into)
@@ -416,15 +363,6 @@ class Allocator:
 
         For streams without end, when the verdict has been taken or its reader has gone. The policy goes on learning
         from the last 4,096 such questions.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=9), [Question("q1"), Question("q2")])
-        >>> launch, = allocator.ask()
-        >>> allocator.withdraw(launch.question)
-        >>> allocator.tell(Trace(launch.question, launch.number, "A")), allocator.budget.spent
-        (True, 1)
-        >>> [verdict.question for verdict in allocator.verdicts()]
-        ['q2']
         """
         record = self._record(question)
         if question not in self._leaving:
@@ -452,13 +390,6 @@ class Allocator:
 
         A policy that looks at one question alone says itself when it has enough. Any other plans with the budget: it
         has had all when it ends the question, or when the whole run is ``over``.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=1), [Question("q1"), Question("q2")])
-        >>> allocator.ask(), allocator.tell(Trace("q1", 0, "A"))
-        ([Launch(question='q1', number=0)], True)
-        >>> [allocator.complete(id, over=True) for id in ("q1", "q2")], allocator.complete("q1")
-        ([True, False], False)
         """
         record = self._record(question)
         if not record.returned or record.pending or question in self._given_up:
@@ -486,7 +417,7 @@ class Allocator:
         return Verdict(record.id, answer, votes, record.returned, record.nulls, groups)
 
     def decision(self, question: str) -> Decision:
-        """The votes that decide a question as they stand: what its certificate is about."""
+        """The votes that decide a question as they stand, which its certificate is about."""
         record = self._record(question)
         return Decision.of(self.verdict(question), record.options, record.mean_tokens)
 
@@ -495,15 +426,7 @@ class Allocator:
         return decision_certificate(self.decision(question), self.policy.belief, zone=self.policy.zone)
 
     def expected_consistency(self) -> tuple[float, float, float]:
-        """The expected share of answers that are the vote over infinitely many traces, and its 95 % interval.
-
-        >>> from pets.policies.okg import OKG
-        >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1", options=2)])
-        >>> [allocator.tell(Trace(*launch, "A")) for launch in allocator.ask(3)]
-        [True, True, True]
-        >>> allocator.certificate("q1") == allocator.expected_consistency()[0] > 0.8
-        True
-        """
+        """The expected share of answers that are the vote over infinitely many traces, and its 95 % interval."""
         return expected_share(map(self.certificate, self._records))
 
     def verdicts(self) -> list[Verdict]:
@@ -511,16 +434,12 @@ class Allocator:
         return [self.verdict(question) for question in self._records]
 
     def _record(self, question: str) -> Record:
-        try:
-            return self._records[question]
-        except KeyError:
-            raise InputError(f"there is no question {question!r}; add it first.") from None
+        if (record := self._records.get(question)) is None:
+            raise InputError(f"there is no question {question!r}; add it first.")
+        return record
 
     def _drain(self, record: Record) -> None:
-        """Traces that came back before their turn join the prefix; those taken back leave a gap.
-
-        A withdrawn question goes with its last trace.
-        """
+        """Traces that came back before their turn join the prefix; a withdrawn question goes with its last trace."""
         late = record.late
         while late and record.told in late:
             trace = late.pop(record.told)
@@ -537,16 +456,13 @@ class Allocator:
                     self._refit()
 
     def _is_served(self, record: Record) -> bool:
-        """Whether the queue may still ask for traces of this question."""
         return record.id not in self._leaving and record.id not in self._given_up
 
     def _learn(self) -> None:
-        """Learn from all that came back before a wave is planned."""
         if self.policy.learns and self.told:
             self._refit()
 
     def _refit(self) -> None:
-        """Learn from the batch; again when it has grown enough."""
         self._refit_at = self.policy.refit_growth * self.told
         self._fitted = True
         self._queue.only_warmup = False
@@ -576,12 +492,8 @@ class Allocator:
         return queue
 
     def _enqueue(self, records: Sequence[Record]) -> None:
-        """Let questions into the queue.
-
-        Where the last of them is served first, they are put in such an order that those served so far are spread evenly
-        over the file at any time: files are often sorted by subject or difficulty, and a policy learns from the
-        questions that it has served.
-        """
+        """Let questions into the queue; where the last of them is served first, so that those served so far are spread
+        evenly over the file: files are often sorted by difficulty, and a policy learns from what it has served."""
         places = np.arange(len(records))
         if self._queue.newest_first:
             places = np.argsort(-(places * GOLDEN_RATIO % 1.0), kind="stable")

@@ -1,26 +1,20 @@
 """The budget: reserved before dispatch, settled on return, never exceeded.
 
-What traces cost is known to :mod:`pets.core.money` alone.
-
     total >= spent + reserved        at every moment, as long as no trace costs more than its hold
 
-A trace that was cancelled before its end costs what was written of it; in a budget of traces its part, in thousandths.
-These add up, and a whole trace is spent as soon as one is begun, so that the budget is not exceeded by a part either.
+A trace that was cancelled costs what was written of it; in a budget of traces its part, in thousandths. These add up,
+and a whole trace is spent as soon as one is begun. A trace that costs more than its hold is charged in full: then
+``spent`` exceeds the total, and nothing more is granted.
 
-A trace that costs more than was held for it is charged in full (the money is gone): ``spent - total`` then says how far
-over the total that went, and nothing more is granted.
-
-**Admission under uncertain cost**: how many traces a budget in tokens or money pays for. What a trace will cost is not
-known when it is launched. At every launch, over the k traces in flight and the new one,
+**Admission under uncertain cost**, for budgets in tokens or money. At every launch, over the k traces in flight and the
+new one,
 
     spent + sum of expected costs                                       <= total
     spent + sum of expected costs + z s sqrt(k + 1) + dearest seen      <= total + bound
 
 so that the budget is met on average and, s being the learned spread of costs, exceeded by more than the bound less
-than once in a thousand runs, whatever the longest trace may cost. Until ``MIN_SAMPLES`` traces have come back nothing
-is known of the spread, and the second line counts every trace at the worst:
-
-    spent + (k + 1) worst                                               <= total + bound
+than once in a thousand runs, whatever the longest trace may cost. Until ``MIN_SAMPLES`` traces have come back the
+second line counts every trace at the worst: spent + (k + 1) worst <= total + bound.
 
 The expected cost of a question's trace is the mean of its own, shrunk towards the batch's as by two traces more.
 """
@@ -60,7 +54,7 @@ def whole_traces(parts: int) -> int:
     >>> [whole_traces(parts) for parts in (0, 1, 1000, 1001)]
     [0, 1, 1, 2]
     """
-    return -(-parts // 1000)
+    return -(-parts // WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +101,7 @@ class Budget:
     def per_window(
         cls, questions: int, amount: int, *, cap: int | None = None, currency: Currency = TRACES
     ) -> "Budget":
-        """An endless stream's budget: ``amount`` for every ``questions`` arrivals.
-
-        >>> Budget.per_window(100, 1600).total
-        0
-        """
+        """An endless stream's budget: ``amount`` for every ``questions`` arrivals, nothing before the first."""
         return cls(0, cap, currency, Window(questions, amount))
 
     @property
@@ -164,13 +154,7 @@ class Budget:
         self.reserved -= amount
 
     def hold_at(self, hold: int) -> None:
-        """Hold another amount for every trace from now on, those in flight included: what they turn out to cost.
-
-        >>> budget = Budget(total=1000, currency=Currency.tokens(hold=400))
-        >>> budget.reserve(2); budget.hold_at(100)
-        >>> budget.reserved, budget.affordable
-        (200, 8)
-        """
+        """Hold another amount for every trace from now on, those in flight included."""
         in_flight = self.reserved // self.currency.hold
         self.currency = replace(self.currency, hold=hold)
         self.reserved = in_flight * hold
@@ -193,14 +177,12 @@ class Budget:
 
 
 class UnitCost:
-    """Costs of a budget that counts traces: one each, known beforehand, so that the budget alone admits launches."""
+    """A :class:`CostEstimator` for budgets of traces: each costs 1, so that the budget alone admits launches."""
 
     def can_launch(self) -> bool:
-        """Whether one more trace may be launched: as far as its cost is concerned, always."""
         return True
 
     def reserve(self, question: str) -> int:
-        """Hold what a trace of this question costs; the amount."""
         return 1
 
     def settle(self, question: str, held: int, cost: int) -> None:
@@ -216,7 +198,6 @@ class UnitCost:
         """No more traces of this question will come."""
 
     def expected(self, question: str) -> int:
-        """The tokens' cost to expect of a trace of this question: they cost nothing."""
         return 0
 
 
@@ -247,7 +228,7 @@ class CostEstimator:
         self._relearn = 1.0
 
     def can_launch(self) -> bool:
-        """Whether one more trace may be launched."""
+        """Whether the budget admits one more trace; see the module's docstring."""
         spent, total, traces = self.budget.spent, self.budget.total, self._in_flight + 1
         likely = spent + self._expected + self._usual
         if self._seen < MIN_SAMPLES:
@@ -255,7 +236,7 @@ class CostEstimator:
         return likely <= total and likely + Z * self._spread * math.sqrt(traces) + self._dearest <= total + self.bound
 
     def reserve(self, question: str) -> int:
-        """Hold what a trace of this question is expected to cost; the amount."""
+        """Hold what a trace of this question is expected to cost, and return the amount."""
         amount = self.expected(question)
         self._expected += amount
         self._in_flight += 1

@@ -17,11 +17,7 @@ _B_MAX_MULTINOMIAL = 1900  # the Poisson terms span e^(B_max / e), which leaves 
 
 
 def check_theta(theta: ArrayLike) -> Floats:
-    """Return theta, shape (M,), as floats that sum to 1; raise where it is no probability vector.
-
-    >>> check_theta([0.5, 0.25, 0.25])
-    array([0.5 , 0.25, 0.25])
-    """
+    """Return theta, shape (M,), as floats that sum to 1; raise where it is no probability vector."""
     checked = np.asarray(theta, dtype=np.float64)
     if checked.ndim != 1 or checked.size == 0:
         raise InputError(f"theta has shape {checked.shape}; expected (M,), M >= 1. Pass one theta.")
@@ -48,8 +44,7 @@ def SC_curve(theta: ArrayLike, B_max: int) -> Floats:
 def complement_curve(theta: ArrayLike, B_max: int) -> Floats:
     """1 - SC(theta; B) for B = 0..B_max, shape (B_max + 1,), to full relative accuracy (Liu et al., PETS).
 
-    The sum of the other options' chances to win, ties uniform: positive terms, so nothing cancels. It costs a
-    curve for each distinct value among them.
+    The sum of the other options' chances to win, ties uniform: positive terms, so nothing cancels.
 
     >>> float(complement_curve([1 - 1e-9, 1e-9], 3)[3])
     2.99999999...e-18
@@ -127,8 +122,7 @@ def _poisson_terms(rates: Floats, length: int) -> Floats:
 def gains(theta: ArrayLike, B_max: int) -> Floats:
     """R(theta, n) = SC(theta; n + 1) - SC(theta; n), n = 0..B_max - 1, shape (B_max,), uniform tie-break.
 
-    For M = 2 the closed form of ``log_gain_binary``, else differences of the complement, so that gains near
-    SC = 1 keep their digits (Liu et al., PETS, section 4.2).
+    For M = 2 the closed form of ``log_gain_binary``, else differences of the complement (Liu et al., PETS, 4.2).
 
     >>> gains([0.6, 0.4], 3).round(3)
     array([0.1  , 0.   , 0.048])
@@ -144,7 +138,7 @@ def log_gain_binary(theta: float, n: ArrayLike) -> Floats:
 
         R(theta, 2k) = (theta - 1/2) C(2k, k) [theta (1 - theta)]^k,   R(theta, 2k + 1) = 0
 
-    Ties uniform: a trace that makes the number even can only make a tie. theta and 1 - theta give the same.
+    Ties uniform. theta and 1 - theta give the same.
 
     >>> log_gain_binary(0.6, [0, 1, 2, 100_000]).round(2)
     array([   -2.3 ,      -inf,    -3.04, -2049.38])

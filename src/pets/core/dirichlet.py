@@ -5,22 +5,19 @@ functions and ``g_k(t) = x f_k(x)``, ``x = e^t``, for their densities in log x. 
 
     P_m = ∫ g_m ∏_{k≠m} F_k dt  =  ∫ r_m E dt,          r_k = g_k / F_k,   E = ∏_k F_k.
 
-The optimistic gain ``R+ = max_m U(alpha + e_m) - U(alpha)`` is attained at the leader (one more vote for the
-largest alpha dominates one more for any other). Since ``f_{a+1} - f_a = -f'_{a+1}``, integrating by parts gives
+The optimistic gain ``R+ = max_m U(alpha + e_m) - U(alpha)`` is attained at the leader. Since
+``f_{a+1} - f_a = -f'_{a+1}``, integrating by parts gives
 
     R+ = (1/alpha_1) ∫ r_1 (∑_{k≠1} r_k) E dt,
 
-a sum of positive terms: nothing cancels, however close U is to 1. Both integrals are trapezoid sums on one
-lattice in log x that depends on the largest alpha's class alone, so the rows ``log F_k`` and ``log r_k`` are
-computed once per alpha and a belief costs a few vector operations.
+a sum of positive terms: nothing cancels, however close U is to 1. Both integrals are trapezoid sums on one lattice in
+log x that depends on the largest alpha's class alone, so that ``log F_k`` and ``log r_k`` are computed once per alpha.
 
-Citations: OKG is Chen, Lin and Zhou (ICML 2013); its use for traces is Liu et al. (PETS), appendix B.
+OKG is Chen, Lin and Zhou (ICML 2013); its use for traces is Liu et al. (PETS), appendix B.
 
-**The gain of k more traces**, for every k at once: what a batch, not one trace, can do for a vote.
-
-One more vote rarely changes a decision, so the expected gain of a single trace is nearly zero and the optimistic
-one overrates close races, which cost as many traces again as they have had. Here the leader (n_1 votes) meets each
-rival (n_2 votes) under a symmetric Beta(a, a): with L = P(the leader's share of the two is under a bar b),
+**The gain of k more traces**, for every k at once. One more vote rarely changes a decision, so the expected gain of a
+single trace is nearly zero, and the optimistic one overrates close races. Here the leader (n_1 votes) meets each rival
+(n_2 votes) under a symmetric Beta(a, a): with L = P(the leader's share of the two is under a bar b),
 
     L_0(n_1, n_2) = I_b(n_1 + a, n_2 + a),  n_1 >= n_2,
     L_k(n_1, n_2) = p L_{k-1}(n_1 + 1, n_2) + q L_{k-1}(n_1, n_2 + 1)
@@ -29,31 +26,27 @@ is the expected doubt after k votes of the pair, p and q the posterior predictiv
 accurate however small the doubt is. Of k traces the pair gets the share S = (n_1 + n_2 + 2a) / (n + Ka); rivals add
 up. max_k gain(k) / k is the knowledge gradient of the best batch (Frazier and Powell 2010, "KG(*)").
 
-**The zone.** The bar is 1/2: the rival leads. With an indifference zone of epsilon a rival counts only when its share
-of all traces is more than epsilon above the leader's, S (1 - 2x) > epsilon for the leader's share x of the pair: the
-bar is (1 - epsilon / S) / 2, exact for two options, and with S at its mean for more. Tables are made for a few S
-between epsilon, where the bar is 0 and nothing can be gained, and 1; between them gains are interpolated.
+**The zone.** Without one the bar is 1/2. With an indifference zone of epsilon a rival counts only when its share of all
+traces is more than epsilon above the leader's: the bar is (1 - epsilon / S) / 2, exact for two options, and with S at
+its mean for more. Between tables for a few S from epsilon, where nothing can be gained, to 1 gains are interpolated.
 
-**Leads that no batch can turn.** The batches end at 48 traces, so that a longer lead would leave no gain at all. From a
-lead of 0.8 of what a batch may bring the rival, the gain is therefore never less than that of the optimistic trace,
-Delta = I_b(n_1, n_2) - I_b(n_1 + 1, n_2), over the square of the pair's votes. It falls with the evidence, e^{-n KL},
-so that the shares of a long run are those of the paper's theory.
+**Leads that no batch can turn.** The batches end at 48 traces. From a lead of 0.8 of what a batch may bring the rival,
+the gain is never less than that of the optimistic trace, Delta = I_b(n_1, n_2) - I_b(n_1 + 1, n_2), over the square of
+the pair's votes. It falls with the evidence, e^{-n KL}: the shares of a long run are those of the paper's theory.
 
-**Races.** The gain of sampling until the lead grows by one vote, at most k votes. A batch draws all its traces whatever
-they say. Who may stop as soon as the doubt is gone needs fewer: at (6, 1) one more vote for the leader mostly ends it.
-A race k of the leader (n_1 votes) with a rival (n_2 votes) ends when the leader has gained a vote on the rival, at k
-votes of the pair at the latest. Under Beta(a, a) all orders of the same votes are equally likely, so that by the
-reflection principle, with x = n_1 + a, y = n_2 + a,
+**Races.** A batch draws all its traces whatever they say; who may stop as soon as the doubt is gone needs fewer. A race
+k of the leader (n_1 votes) with a rival (n_2 votes) ends when the leader has gained a vote on the rival, at k votes of
+the pair at the latest. Under Beta(a, a) all orders of the same votes are equally likely, so that by the reflection
+principle, with x = n_1 + a, y = n_2 + a,
 
     gain(k) = sum_i [C(k, i) - C(k, i + 1)] B(x + k - i, y + i) / B(x, y)
               · [I_b(x + k - i, y + i) - I_b(y + i, x + k - i)]
 
-over the i with n_2 + i > n_1 + k - i: the doubt is a martingale, and a race gains only where the rival ends in front.
-It is over after t = 1, 3, 5, ... votes with chance C(t, i) / t · B(x + t - i, y + i) / B(x, y), i = (t - 1) / 2, which
-gives its expected length; in traces, that over the pair's share S. Rivals add up, and it is the runner-up's race whose
-length counts. max_k gain(k) / length(k) is the rate of the best of these stopping rules, for a mixture of strengths as
-for one, since both are linear in it. Races to a longer lead were never better: a race that is won can be followed by
-another. For two options the index is within 1 % of the optimal stopping rule's traces.
+over the i with n_2 + i > n_1 + k - i: a race gains only where the rival ends in front. It is over after t = 1, 3, 5,
+... votes with chance C(t, i) / t · B(x + t - i, y + i) / B(x, y), i = (t - 1) / 2, which gives its expected length; in
+traces, that over the pair's share S. Rivals add up, and the runner-up's race is the one whose length counts.
+max_k gain(k) / length(k) is the rate of the best of these stopping rules, for a mixture of strengths too: both are
+linear in it. For two options the index is within 1 % of the optimal stopping rule's traces.
 """
 
 import math
@@ -97,10 +90,8 @@ class _Lattice:
     rows: dict[float, tuple[Row, Row]] = field(default_factory=dict)
 
     def row(self, alpha: float) -> tuple[Row, Row]:
-        """``(log F, log r)`` of Gamma(alpha) at the nodes.
-
-        F is scipy's, and the power series x^a e^-x / Gamma(a+1) (1 + x/(a+1) + ...) where that underflows.
-        """
+        """``(log F, log r)`` of Gamma(alpha) at the nodes; where scipy's F underflows, by the power series
+        x^a e^-x / Gamma(a+1) (1 + x/(a+1) + ...)."""
         if alpha in self.rows:
             return self.rows[alpha]
         if len(self.rows) >= 4096:
@@ -123,10 +114,8 @@ class _Lattice:
 
 
 def _lattice_for(levels: Sequence[float], weights: Sequence[int]) -> tuple[_Lattice, float]:
-    """The lattice of the largest alpha's class, finer where many options are level with it (E is then steeper).
-
-    And the trapezoid sum of E = e^{At} / ∏ Gamma(alpha_k + 1) over all nodes left of the first, A = sum alpha.
-    """
+    """The lattice of the largest alpha's class, finer where many options are level with it: E is steeper there; and
+    the trapezoid sum of E = e^{At} / ∏ Gamma(alpha_k + 1) over all nodes left of the first, A = sum alpha."""
     alpha_max = max(levels)
     rivals = sum(map(mul, levels, weights)) / alpha_max
     fineness = math.ceil(math.log2(rivals / 4.0)) if rivals > 4.0 else 0
@@ -141,11 +130,8 @@ def _lattice_for(levels: Sequence[float], weights: Sequence[int]) -> tuple[_Latt
 
 @lru_cache(maxsize=1024)
 def _lattice(alpha_class: int, fineness: int) -> _Lattice:
-    """Nodes for every largest alpha in one class, so that neighbours share their rows.
-
-    Left end: half the far quantile (a runner-up wins near half of the leader's mean). Right end: an x beyond which
-    Gamma(alpha) has less than about TAIL_CHANCE (a Bernstein bound: exact enough to cut at).
-    """
+    """Nodes for every largest alpha in one class, so that neighbours share their rows: from half the far quantile (a
+    runner-up wins near half of the leader's mean) to a Bernstein bound beyond which less than TAIL_CHANCE is left."""
     least, most = math.exp((alpha_class - 1) * LOG_CLASS), math.exp(alpha_class * LOG_CLASS)
     h = min(0.2, 0.4 / math.sqrt(most)) / math.sqrt(2.0) ** fineness
     reach = -math.log(TAIL_CHANCE)
@@ -168,8 +154,6 @@ def p_argmax(alpha: Sequence[float] | Row) -> Row:
 
     >>> p_argmax([3.0, 1.0]).round(12)          # Beta(3, 1): 1 - 2^-3
     array([0.875, 0.125])
-    >>> p_argmax([1.0, 5.0, 1.0, 1.0]).sum().round(12).item()
-    1.0
     """
     values = _check(alpha)
     levels, inverse, weights = np.unique(values, return_inverse=True, return_counts=True)
@@ -191,8 +175,7 @@ def _p_levels(levels: Sequence[float], weights: Sequence[int]) -> Row:
         log_E += weight * log_F
         log_rates.append(log_r)
     inner = lattice.h * np.exp(np.array(log_rates) + log_E).sum(axis=1)
-    wins: Row = inner + tail * np.array(levels)
-    return np.minimum(wins, 1.0)
+    return np.asarray(np.minimum(inner + tail * np.array(levels), 1.0))
 
 
 def U(alpha: Sequence[float] | Row) -> float:
@@ -217,22 +200,16 @@ def log_R_plus(alpha: Sequence[float] | Row) -> float:
 
 
 def R_plus(alpha: Sequence[float] | Row) -> float:
-    """R+(alpha), see :func:`log_R_plus`.
-
-    >>> R_plus([1.0, 1.0])
-    0.25
-    """
+    """R+(alpha), see :func:`log_R_plus`."""
     return math.exp(log_R_plus(alpha))
 
 
 def _log_R_plus_levels(levels: Sequence[float], weights: Sequence[int]) -> float:
-    """``levels`` ascending and distinct, ``weights`` how many options stand at each."""
-    M = sum(weights)
-    a = levels[-1]
+    """log R+ of distinct levels, ascending; ``weights`` says how many options stand at each."""
+    M, a, b = sum(weights), levels[-1], levels[0]
     if M == 1:
         return -math.inf
     if M == 2:
-        b = levels[0]
         return math.lgamma(a + b) - math.lgamma(a + 1.0) - math.lgamma(b) - (a + b) * math.log(2.0)
     lattice, tail = _lattice_for(levels, weights)
     log_E: Row = np.zeros_like(lattice.t)
@@ -253,10 +230,8 @@ def _log_R_plus_levels(levels: Sequence[float], weights: Sequence[int]) -> float
 
 
 def _levels(counts: tuple[int, ...], prior: float, M: int, pending: float) -> tuple[list[float], list[int]]:
-    """Distinct alphas, ascending, with multiplicities: alpha = prior + counts over M slots, then the fantasy.
-
-    The fantasy adds ``pending`` traces in the posterior mean's proportions: alpha (1 + pending / sum alpha).
-    """
+    """Distinct alphas, ascending, with multiplicities: alpha = prior + counts over M slots, then the fantasy of
+    ``pending`` traces in the posterior mean's proportions, alpha (1 + pending / sum alpha)."""
     scale = 1.0 + pending / (prior * M + sum(counts)) if pending else 1.0
     copies = {0: M - len(counts)} if len(counts) < M else {}
     for count in reversed(counts):
@@ -266,11 +241,7 @@ def _levels(counts: tuple[int, ...], prior: float, M: int, pending: float) -> tu
 
 @lru_cache(maxsize=MEMO_ENTRIES)
 def log_R_plus_counts(counts: tuple[int, ...], prior: float, M: int, pending: float = 0.0) -> float:
-    """log R+ of the belief prior + counts over M slots; ``counts`` positive, descending: the memo's key.
-
-    >>> log_R_plus_counts((2, 1), 1.0, 4) == log_R_plus([3.0, 2.0, 1.0, 1.0])
-    True
-    """
+    """log R+ of the belief prior + counts over M slots; ``counts`` positive, descending."""
     return _log_R_plus_levels(*_levels(counts, prior, M, pending))
 
 
@@ -338,8 +309,6 @@ def batch_gains(counts: tuple[int, ...], K: int, strengths: tuple[float, ...], z
     >>> (close, _), (clear, _) = batch_gains((5, 5), 2, (1.0,)), batch_gains((9, 1), 2, (1.0,))
     >>> bool((close > clear).all()), bool((np.diff(close) >= 0).all())
     (True, True)
-    >>> bool((batch_gains((5, 5), 2, (1.0,), zone=0.1)[0] < close).all())
-    True
     """
     leader, *rivals = counts or (0,)
     unseen = K - max(len(counts), 1)
@@ -359,8 +328,7 @@ def batch_gains(counts: tuple[int, ...], K: int, strengths: tuple[float, ...], z
     if log_scale:
         gains = np.zeros_like(gains)
     gains = np.maximum(gains, np.exp(log_floor - log_scale)[:, :, None] * BATCHES)
-    total: Row = np.einsum("r,srk->sk", copies, gains)
-    return total, log_scale
+    return np.einsum("r,srk->sk", copies, gains), log_scale
 
 
 def _pair_gains(strengths: tuple[float, ...], leader: int, votes: NDArray[np.int64], share: Row, zone: float) -> Row:
@@ -407,11 +375,8 @@ def bar_weights(share: Row, zone: float) -> Row:
 
 
 def _summed_gains(strengths: tuple[float, ...], leader: int, votes: NDArray[np.int64], pair: Row, bar: float) -> Row:
-    """The same without a table, for any counts, (strengths, rivals, batches); whole votes of a pair, rounded.
-
-    The doubt is a martingale as long as the leader stays: what k votes gain is what those outcomes are worth in which
-    the rival gets i > (k + lead) / 2 of them, and the verdict turns.
-    """
+    """The same without a table, for any counts, (strengths, rivals, batches): what k votes, rounded, gain is what those
+    outcomes are worth in which the rival gets i > (k + lead) / 2 of them, and the verdict turns."""
     k = np.rint(pair)[..., None]
     i = np.arange(int(BATCHES[-1]) + 1)
     x = (leader + np.array(strengths))[:, None, None, None]

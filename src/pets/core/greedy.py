@@ -2,13 +2,11 @@
 
     max  sum_j p_j SC_j(B_j)   s.t.   sum_j p_j B_j <= B_bar,   floor <= B_j <= cap,
 
-in expectation over randomized rounding. A budget drawn between two points of a curve earns the chord between
-them, so each curve counts as its concave envelope, a list of :class:`Steps` of falling gain per trace.
-Merging the lists by gain per trace and buying from the top is the optimum of the linear program; the last
-purchase is randomized, so that the expected spend is B_bar exactly. ``p_j`` scales gain and cost and cancels.
-
-The paper's Algorithm 1 compares the gain of a 2-trace step with that of a 1-trace step and so ends slightly
-under the optimum; here every step is priced per trace.
+in expectation over randomized rounding. A budget drawn between two points of a curve earns the chord between them, so
+each curve counts as its concave envelope, a list of :class:`Steps` of falling gain per trace. Merging the lists by gain
+per trace and buying from the top is the optimum of the linear program; the last purchase is randomized, so that the
+expected spend is B_bar exactly. The paper's Algorithm 1 compares the gain of a 2-trace step with that of a 1-trace step
+and so ends slightly under the optimum.
 """
 
 import math
@@ -27,13 +25,10 @@ _ROUNDING = 1e-12  # a chance this near to 0 or 1 is the rounding of the spend
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """The concave envelope of one curve above its floor: step i adds ``lengths[i]`` traces at
-    ``exp(log_slopes[i])`` self-consistency per trace; slopes fall strictly and all of them gain.
+    """The concave envelope of one curve above its floor: step i adds ``lengths[i]`` traces at ``exp(log_slopes[i])``
+    self-consistency per trace; slopes fall strictly and are logs, so that gains of 1e-1000 still order.
 
-    Both arrays have shape (steps,) and are read-only. Slopes are logs, so that gains of 1e-1000 still order.
-
-    >>> Steps(np.array([1, 2]), np.log([0.3, 0.05])).lengths.sum()
-    np.int64(3)
+    Both arrays have shape (steps,) and are read-only.
     """
 
     lengths: NDArray[np.int64]
@@ -53,8 +48,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """A budget for each grid: ``low``, but with probability ``rho`` a question of the one grid in which the
-    two differ gets ``high``.
+    """A budget for each grid: ``low``, but with probability ``rho`` ``high`` in the one grid in which the two differ.
 
     >>> plan = Quotas(low=(4, 7), high=(4, 9), rho=0.25)
     >>> plan.budget(1, coin=0.2), plan.budget(1, coin=0.3), plan.mean([0.5, 0.5])
@@ -132,10 +126,7 @@ def _check_range(floor: int, cap: int) -> None:
 
 
 def _pool(log_gains: NDArray[np.float64]) -> Steps:
-    """Concave envelope from the log gains of single traces: pool neighbours until the gain per trace falls.
-
-    Everything stays in logs. O(n); the Python loop ends where the tail already falls strictly.
-    """
+    """Concave envelope from the log gains of single traces: pool neighbours until the gain per trace falls. O(n)."""
     gaining = np.flatnonzero(log_gains > -np.inf)
     log_gains = log_gains[: gaining[-1] + 1 if gaining.size else 0]
     rises = np.flatnonzero(log_gains[1:] >= log_gains[:-1])
@@ -143,7 +134,7 @@ def _pool(log_gains: NDArray[np.float64]) -> Steps:
     lengths: list[int] = []
     slopes: list[float] = []
     i = 0
-    while i < log_gains.size and (i < settled or (slopes and log_gains[i] >= slopes[-1])):
+    while i < log_gains.size and (i < settled or (slopes and log_gains[i] >= slopes[-1])):  # then it falls strictly
         length, slope = 1, float(log_gains[i])
         while slopes and slope >= slopes[-1]:
             n, s = lengths.pop(), slopes.pop()
@@ -160,10 +151,9 @@ def _pool(log_gains: NDArray[np.float64]) -> Steps:
 def envelope(curve: ArrayLike, floor: int, cap: int) -> Steps:
     """Upper concave hull of any curve SC(B) over floor <= B <= cap, up to its highest point.
 
-    ``curve`` holds SC(B) for B = 0 .. cap at least, shape (>= cap + 1,); it need be neither concave nor
-    monotone. A binary curve, flat from each odd B to the next even one, gives the paper's steps of 1, 2, 2,
-    .. traces by itself. O(cap). Gains under the rounding error of the curve (1e-16) are noise: the far tail
-    is for :func:`binary_steps` and :func:`probit_steps` (Liu et al., PETS).
+    ``curve`` holds SC(B) for B = 0 .. cap at least; it need be neither concave nor monotone. A binary curve, flat from
+    each odd B to the next even one, gives the paper's steps of 1, 2, 2, .. traces. Gains under the rounding error of
+    the curve (1e-16) are noise: the far tail is for :func:`binary_steps` and :func:`probit_steps` (Liu et al., PETS).
 
     >>> steps = envelope([0.5, 0.8, 0.8, 0.896, 0.896], floor=0, cap=4)
     >>> steps.lengths, np.exp(steps.log_slopes).round(3)
@@ -179,13 +169,11 @@ def envelope(curve: ArrayLike, floor: int, cap: int) -> Steps:
 
 
 def binary_steps(theta: float, cap: int) -> Steps:
-    """Envelope of the binary SC(theta; B), 0 <= B <= cap, in closed form.
+    """Envelope of the binary SC(theta; B), 0 <= B <= cap, in closed form (Liu et al., PETS).
 
     One step of 1 trace with gain R(theta, 0), then steps of 2 traces with gain R(theta, 2m) together:
 
         R(theta, 2m) = |theta - 1/2| C(2m, m) (theta (1 - theta))^m.
-
-    From logs, so it holds at cap = 100,000, where R underflows (Liu et al., PETS).
 
     >>> steps = binary_steps(0.8, cap=6)
     >>> steps.lengths, np.exp(steps.log_slopes).round(4)
@@ -202,12 +190,9 @@ def binary_steps(theta: float, cap: int) -> Steps:
 def probit_steps(probit: Probit, floor: int, cap: int) -> Steps:
     """Envelope of Phi(a sqrt(B) + b), floor <= B <= cap, from its log gains.
 
-    Where a sqrt(floor) + b >= 0 the curve is concave and every step is 1 trace; elsewhere the convex part is
-    pooled. Everything stays in logs, so both tails keep their accuracy. A flat curve (a = 0) has no
-    steps (Liu et al., PETS).
+    Where a sqrt(floor) + b >= 0 the curve is concave and every step is 1 trace; elsewhere the convex part is pooled. A
+    flat curve (a = 0) has no steps (Liu et al., PETS).
 
-    >>> probit_steps(Probit(0.5, 0.1), floor=4, cap=8).lengths
-    array([1, 1, 1, 1])
     >>> probit_steps(Probit(1.0, -4.0), floor=1, cap=25).lengths[:3]
     array([20,  1,  1])
     """
@@ -216,12 +201,9 @@ def probit_steps(probit: Probit, floor: int, cap: int) -> Steps:
 
 
 def ladder(steps: Sequence[Steps], p: ArrayLike, floor: int) -> Ladder:
-    """Merge the steps of K grids by gain per trace (ties: the grid that comes first).
+    """Merge the steps of K grids, of shares ``p`` (K,), by gain per trace (ties: the grid that comes first).
 
-    ``p`` has shape (K,), sums to 1. O(n log K) for n steps in all: the sort merges K sorted runs.
-
-    >>> ladder([binary_steps(0.9, 5), binary_steps(0.6, 5)], p=[0.5, 0.5], floor=0).grid
-    array([0, 1, 0, 1, 1, 0])
+    O(n log K) for n steps in all: the sort merges K sorted runs.
     """
     shares = _shares(p, len(steps))
     if floor < 0:
@@ -236,11 +218,9 @@ def ladder(steps: Sequence[Steps], p: ArrayLike, floor: int) -> Ladder:
 def greedy(steps: Sequence[Steps], p: ArrayLike, B_bar: float, floor: int) -> Quotas:
     """The plan that maximizes sum_j p_j SC_j(B_j) at an expected spend of B_bar traces per question.
 
-    ``steps`` are the K envelopes above the common ``floor``, ``p`` (K,) the shares. The expected spend is
-    B_bar, or less when everything that gains is bought. A grid of share 0 costs nothing and gets what the
-    plan's marginal price buys: its steps that stand before the last step bought by a grid with share.
-    O(n log K) for n steps in all; to plan again at another B_bar keep the :func:`ladder`, O(n) a plan.
-    (Liu et al., PETS, Algorithm 1 and its random rounding.)
+    ``steps`` are the K envelopes above the common ``floor``, ``p`` (K,) the shares. The expected spend is B_bar, or
+    less when everything that gains is bought. A grid of share 0 gets what the plan's marginal price buys. To plan again
+    at another B_bar keep the :func:`ladder` (Liu et al., PETS, Algorithm 1 and its random rounding).
 
     >>> steps = [binary_steps(theta, cap=99) for theta in (0.9, 0.6)]
     >>> greedy(steps, p=[0.5, 0.5], B_bar=8, floor=0)

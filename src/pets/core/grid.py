@@ -1,13 +1,12 @@
 """Difficulty grids of the streaming policy: shares, curves, budgets (Liu et al., PETS).
 
-K0 = 4 warm-up traces show one of five patterns of votes, whatever the number of options; the pattern, or a
-coarser bin of it, is the question's grid. Training pools give each grid its share of the stream and a curve,
+K0 = 4 warm-up traces show one of five patterns of votes; the pattern, or a coarser bin of it, is the question's grid.
+Training pools give each grid its share of the stream and a curve,
 
     SC_j(B) = voting_j Phi(a_j sqrt(B) + b_j),
 
-and :func:`plan_for` turns them into budgets. The paper has no ``voting_j``: it is the chance that a question
-of the grid ever casts a vote. Without it four empty warm-up traces, the pattern of a question that no budget
-will help, would look like the hardest question worth paying for.
+and :func:`plan_for` turns them into budgets. The paper has no ``voting_j``, the chance that a question of the grid ever
+casts a vote: without it four empty warm-up traces would look like the hardest question worth paying for.
 """
 
 import warnings
@@ -40,13 +39,7 @@ Row = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """K grids, easiest first: the share of the stream, the curve where votes are cast, the chance of votes.
-
-    >>> grid = Grid(shares=(0.8, 0.2), curves=(Probit(1.0, 0.5), Probit(0.2, 0.0)), voting=(1.0, 0.5))
-    >>> grid.K, grid.SC([4, 16]).round(3)
-    (2, array([[0.994, 1.   ],
-               [0.328, 0.394]]))
-    """
+    """K grids, easiest first: the share of the stream, the curve where votes are cast, the chance of votes."""
 
     shares: tuple[float, ...]
     curves: tuple[Probit, ...]
@@ -77,8 +70,7 @@ class Grid:
 def pool_curve(counts: Sequence[int], nulls: int = 0, B_max: int = B_MAX) -> NDArray[np.float64]:
     """SC of one pool's question over B = 0 .. B_max traces, shape (B_max + 1,); theta is smoothed.
 
-    A trace votes with the pool's rate v, so B traces cast Bin(B, v) votes; where none is cast there is no
-    verdict and SC counts it wrong, and a pool without any vote is 0 throughout.
+    B traces cast Bin(B, v) votes, v the pool's rate of votes; where none is cast SC is 0.
 
     >>> pool_curve((30, 10), B_max=3).round(2), pool_curve((30, 10), nulls=40, B_max=3).round(2)
     (array([0.33, 0.73, 0.73, 0.83]), array([0.33, 0.37, 0.55, 0.66]))
@@ -108,10 +100,9 @@ def fit_grid(pools: Sequence[VoteCounts], K: int, aggregation: Aggregation = "lo
 
     With w_qj = p_q(j) (:func:`soft_assignment`): shares p_j = mean_q w_qj, and the curve of grid j either the (a, b)
     of the least w-weighted L1 "loss", which the paper recommends, or the w-weighted "average" of the questions'
-    (a_q, b_q). Pools
-    without a vote count in the shares and in ``voting``, not in the curves. A grid in which no training
-    question votes borrows the curve of the nearest harder grid that has one (else easier); a share of 0
-    stays 0, and borrows ``voting`` too (Liu et al., PETS, warm-up griding).
+    (a_q, b_q). Pools without a vote count in the shares and in ``voting``, not in the curves. A grid in which no
+    training question votes borrows the curve of the nearest harder grid that has one (else easier), and where it has no
+    share ``voting`` too (Liu et al., PETS, warm-up griding).
 
     >>> grid = fit_grid([((40,), 0), ((30, 10), 0), ((18, 16, 6), 0)], K=2)
     >>> grid.K, round(sum(grid.shares), 12), grid.voting
@@ -153,11 +144,11 @@ def _pool_probit(counts: tuple[int, ...], nulls: int) -> Probit:
 def fit_oracle(
     pools: Sequence[VoteCounts], K: int, rng: np.random.Generator, arriving: Sequence[VoteCounts] | None = None
 ) -> tuple[Grid, NDArray[np.int64]]:
-    """Grids of the training questions' (a_q, b_q), k-means on the whitened points, easiest cluster first.
+    """Grids of the training questions' (a_q, b_q), k-means on the whitened points, easiest cluster first; and the
+    cluster of each arriving (by default training) question, by the nearest centre, shape (N,).
 
-    Returns the grid and the cluster of each arriving question, by the nearest centre, shape (N,); of the training
-    questions themselves if none are given. Fewer than K clusters where there are fewer distinct points; questions
-    without a vote have one more, last, which no budget helps (Liu et al., PETS, PETS-Oracle).
+    Fewer than K clusters where there are fewer distinct points; questions without a vote have one more, last, which no
+    budget helps (Liu et al., PETS, PETS-Oracle).
 
     >>> pools = [((40,), 0), ((22, 18), 0), ((39, 1), 0), ((), 40), ((21, 19), 0)]
     >>> fit_oracle(pools, K=2, rng=np.random.default_rng(0), arriving=[((30,), 0), ((16, 14), 0), ((), 9)])[1]
@@ -206,7 +197,7 @@ def _clusters(
 
 @lru_cache(maxsize=32)
 def _ladder(grid: Grid, floor: int, cap: int) -> Ladder:
-    """The merged steps of a grid. A stream plans again at every question; only its mean budget changes."""
+    """The merged steps of a grid, kept: a stream plans again at every question."""
     steps = []
     for curve, voting in zip(grid.curves, grid.voting, strict=True):
         rungs = probit_steps(curve, floor, cap)
@@ -216,11 +207,9 @@ def _ladder(grid: Grid, floor: int, cap: int) -> Ladder:
 
 
 def plan_for(grid: Grid, B_bar: float, floor: int, cap: int) -> Quotas:
-    """The optimal budgets, floor <= B_j <= cap, of the grids at mean budget B_bar (:func:`greedy`).
+    """The optimal budgets, floor <= B_j <= cap, of the grids at mean budget B_bar (:func:`greedy`; Liu et al., PETS).
 
-    The budgets are totals: they count the warm-up, so ``floor`` is K0 or more in a stream. A grid of share 0
-    gets what the plan's marginal price buys, a grid that never votes the floor. The merged steps are cached
-    for each (grid, floor, cap): planning again at another B_bar takes microseconds (Liu et al., PETS).
+    The budgets are totals: they count the warm-up. A grid that never votes gets the floor.
 
     >>> grid = Grid(shares=(0.8, 0.2), curves=(Probit(1.0, 0.5), Probit(0.2, 0.0)), voting=(1.0, 1.0))
     >>> plan_for(grid, B_bar=10, floor=4, cap=64)
@@ -232,12 +221,7 @@ def plan_for(grid: Grid, B_bar: float, floor: int, cap: int) -> Quotas:
 def one_shot(grid: Grid, tally: Tally, view: View) -> int:
     """The total budget of a question that has shown its K0 warm-up traces: the plan's for its grid on R_t / H_t.
 
-    A question that has shown more, or less, keeps what it has: the plan knows no other moment (Liu et al., PETS).
-
-    >>> grid = Grid(shares=(0.8, 0.2), curves=(Probit(1.0, 0.5), Probit(0.2, 0.0)), voting=(1.0, 1.0))
-    >>> view = View(budget_left=100, questions_left=10, cap=64)
-    >>> [one_shot(grid, Tally(counts), view) for counts in ((4,), (3, 1), (5, 1))]
-    [4, 34, 6]
+    A question that has shown more, or less, keeps what it has (Liu et al., PETS).
     """
     if tally.returned != K0:
         return tally.launched

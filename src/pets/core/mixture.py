@@ -7,8 +7,7 @@ n p_i of them, p_i its share of the weights, but for less than one:
 
 That is the best bound that any sequence has (R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32,
 1980), by his rule: of the models that are due, the one whose deadline comes first; equal ones in the order given. Any
-n launches in a row differ from the shares by less than two traces. Votes of a question converge to those of the
-weighted mixture, and every policy, budget and certificate works on them as on one model's.
+n launches in a row differ from the shares by less than two traces.
 """
 
 from dataclasses import dataclass

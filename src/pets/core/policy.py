@@ -34,10 +34,10 @@ from pets.types import Trace
 class View:
     """The read-only rest of what a policy may know.
 
-    ``budget_left`` (R_t, in traces) is what the ``questions_left`` questions (H_t, this one among them) without a
-    final grant may still use, the traces that they have launched included. ``coin`` is the question's own
-    uniform draw from [0, 1); ``stops`` are the sizes at which the latest questions stopped, oldest first.
-    An index policy sees ``cap`` alone: its scores are kept per belief state and must not age.
+    ``budget_left`` (R_t, in traces) is what the ``questions_left`` questions (H_t, this one among them) without a final
+    grant may still use, the traces that they have launched included. ``coin`` is the question's own uniform draw from
+    [0, 1); ``stops`` are the sizes at which the latest questions stopped, oldest first. An index policy sees ``cap``
+    alone: its scores are kept per belief state.
     """
 
     budget_left: int = 0
@@ -58,8 +58,7 @@ class Training:
 
     ``paths[q]`` are the recorded answers of training question q, ``tokens[q]`` their tokens; no tokens at all where
     some were not recorded. ``options`` is the size of a closed answer set. ``arriving`` maps the ids of the questions
-    to come to their own recorded answers: an oracle may look and nobody else. :meth:`rng` starts
-    anew at ``seed`` whenever it is called, so that every policy draws the same.
+    to come to their own recorded answers: an oracle may look and nobody else.
     """
 
     paths: Sequence[Sequence[str | None]]
@@ -69,18 +68,17 @@ class Training:
     seed: int | tuple[int, ...] = 0
 
     def rng(self) -> np.random.Generator:
-        """A generator for what is random in a fit."""
+        """A generator for what is random in a fit, anew at ``seed``: every policy draws the same."""
         return np.random.default_rng(self.seed)
 
 
 class Policy:
     """What index and quota policies have in common.
 
-    ``sees`` says what the tally must hold: sorted counts (questions in the same state then share one queue entry)
-    or whole traces. A policy that ``learns`` is refitted when the warm-up is in (without one, when ``refit_growth``
-    traces per question are), and again whenever the traces told have grown by that factor. A ``solitary`` one looks
-    at one question alone: of the view it uses the cap at most. A ``blind`` one decides by the view, whatever the traces
-    say: the replay lab shows it none.
+    ``sees`` says what the tally must hold: sorted counts (questions in the same state then share one queue entry) or
+    whole traces. A policy that ``learns`` is refitted when the warm-up is in (without one, when ``refit_growth`` traces
+    per question are), and again whenever the traces told have grown by that factor. A ``solitary`` one looks at one
+    question alone: of the view it uses the cap at most. A ``blind`` one decides by the view, whatever the traces say.
     ``sweep`` names the option, and its values, over which the replay lab draws the policy's curve.
     """
 
@@ -135,12 +133,11 @@ class Policy:
 
         The tally is that of all that is back, in any order; what is pending does not count. A stopping rule is settled
         when it grants no more, the price rule when nothing is worth the price at this view, an index policy when its
-        index has fallen to ``price``, the lowest index that is served now; all of them at the view's cap. By default
-        the leader is walked up, at most 64 steps; kept by state for policies that see counts alone. A policy of which
-        something faster is known may say so here. :mod:`pets.core.race` says what m is for.
+        index has fallen to ``price``; all of them at the view's cap. By default the leader is walked up, at most 64
+        steps. :mod:`pets.core.race` says what m is for.
         """
-        kept = self.sees != "traces" and (self.solitary or isinstance(self, IndexPolicy))
-        if not kept or type(self).__hash__ is None:  # a policy that changes has no hash, and is asked anew
+        by_state = self.sees != "traces" and (self.solitary or isinstance(self, IndexPolicy))
+        if not by_state or type(self).__hash__ is None:  # a policy that changes has no hash, and is asked anew
             return race.fewest(partial(self._more, view=view, price=price), tally)
         state = Tally(tally.counts, tally.nulls, options=tally.options, mark=tally.mark, extra=tally.extra)
         return _fewest(self, state, view.cap, price)
@@ -162,10 +159,8 @@ class Policy:
         """Refuse a trace that the policy cannot use, before it is counted; for policies that see traces."""
 
     def weights(self, tally: Tally) -> list[float] | None:
-        """What each trace weighs in the verdict, in launch order, 0 for no vote; ``None`` where each vote counts one.
-
-        For policies that see traces. Certificates are those of the vote that is weighed so.
-        """
+        """What each trace weighs in the verdict, in launch order, 0 for no vote, for policies that see traces; ``None``
+        where each vote counts one."""
         return None
 
     def answer(self, tally: Tally) -> str | None:
@@ -200,8 +195,8 @@ class IndexPolicy(Policy, ABC):
     def plan_wave(self, states: Mapping[Tally, int], wave: Wave) -> Mapping[Tally, Sequence[int]]:
         """How many traces each question gets in the next wave, for policies with a field ``waves``.
 
-        ``states`` says how many questions have each tally; the plan has a size for every one of them. By default an
-        equal share of the budget for each wave left, dealt out by the index with what is dealt pending.
+        ``states`` says how many questions have each tally. By default an equal share of the budget for each wave left,
+        dealt out by the index with what is dealt pending.
         """
         view = View(cap=wave.cap)
 
@@ -226,7 +221,7 @@ class QuotaPolicy(Policy, ABC):
         """How many traces the question deserves in all, given what it has shown; <= launched stops it."""
 
     def fewest(self, tally: Tally, view: View, price: float = -math.inf) -> int:
-        """m, as every policy says it; with a limit of rounds the batch that is granted next, which goes out whole."""
+        """As :meth:`Policy.fewest`; with a limit of rounds the batch that is granted next, which goes out whole."""
         if not self.rounds:
             return super().fewest(tally, view, price)
         return self._more(replace(tally, pending=0), view, price) if tally.rounds < self.rounds else 0

@@ -1,15 +1,13 @@
 """The price of a trace: a stream that buys while the index is above a common price allocates as offline okg does.
 
-Offline, okg ends where every question's index has fallen to about the same value. So a stream can stop each
-question when its index falls under a *price*, and steer the price so that the spend meets R_t / H_t (DESIGN,
-section 5). The steering is one table: the mean spend that each price led to on training questions, read
-backwards at the mean that is left. When the table errs, R_t / H_t moves and the price follows.
+Offline, okg ends where every question's index has fallen to about the same value. So a stream can stop each question
+when its index falls under a *price*, and steer the price so that the spend meets R_t / H_t. The steering is one table:
+the mean spend that each price led to on training questions, read backwards at the mean that is left.
 
-``rounds`` bounds latency: a question's traces go out in at most that many parallel batches. Under a fixed prior a
-batch is sized by the fantasy: the number of pending traces, in the posterior mean's proportions, that brings the index
-down to the price. Under a learned one the gain of k more traces is known for every k (:mod:`pets.core.dirichlet`), and
-the batch is the one that is worth most after it is paid for, argmax_k gain(k) - price k. With ``left`` rounds to go, a
-share 1/left of either is sent.
+With ``rounds`` a question's traces go out in at most that many parallel batches. Under a fixed prior a batch is the
+number of pending traces, in the posterior mean's proportions, that brings the index down to the price. Under a learned
+one the gain of k more traces is known for every k (:mod:`pets.core.dirichlet`), and the batch is argmax_k gain(k) -
+price k. With ``left`` rounds to go, a share 1/left of either is sent.
 """
 
 import math
@@ -31,10 +29,7 @@ from pets.errors import InputError
 
 Index = Callable[[Tally], float]
 Buy = Callable[[Tally, float, int, int], int]
-"""How many traces to launch now, given the tally, the log price, the rounds left (0: no limit) and the cap.
-
-It does not look at the tally's own ``rounds``.
-"""
+"""How many traces to launch now, given the tally, the log price, the rounds left (0: no limit) and the cap."""
 
 # The last ones are under the index of hundreds of unanimous votes: a budget near the cap needs them to be spent.
 PRICES = [(0.5, 1e-3, 40), (7e-4, 1e-12, 24), (1e-13, 1e-24, 12), (1e-26, 1e-300, 12)]
@@ -67,8 +62,6 @@ def log_price_at(table: PriceTable, mean_budget: float) -> float:
 
 def batch(index: Index, tally: Tally, log_price: float, left: int, cap: int) -> int:
     """How many traces to launch now: 0 at or under the price, 1 without a limit of rounds (``left`` = 0).
-
-    Complexity: O(log cap) evaluations of the index; the fantasy index falls as traces are added.
 
     >>> from pets.core.dirichlet import okg_index
     >>> index = lambda tally: okg_index(tally, prior=1.0, unseen=1)
@@ -133,10 +126,7 @@ def fit_prices(
     rounds: int,
     warmup: int,
 ) -> PriceTable:
-    """The table of a rule on recorded paths: each a question's answers in a random order, ``tokens`` theirs.
-
-    A path that ends before its index has fallen to the price spends all of itself.
-    """
+    """The table of a rule on recorded paths: each a question's answers in a random order, ``tokens`` theirs."""
     if not paths:
         raise InputError("a price table needs at least one training question.")
     lengths = [[0] * len(path) for path in paths] if tokens is None else tokens
@@ -182,14 +172,6 @@ def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int]
     Some of the questions are drawn anew, theta from the posterior of each, and traced on one by one. At a price p a
     question takes as many as its index, at its lowest so far, is above p: the price is the quantile of these lowest
     indices that leaves ``traces`` above it. A fixed draw.
-
-    >>> from pets.core.dirichlet import okg_index
-    >>> prices = [
-    ...     price_in_force(lambda t: okg_index(t, 1.0, 1), LearnedPrior(), {Tally(options=4): 10}, traces, cap=64)
-    ...     for traces in (20, 80, 10_000)
-    ... ]
-    >>> prices[0] > prices[1] > prices[2]
-    True
     """
     rng, questions = np.random.default_rng(0), sum(batch.values())
     tallies = list(Counter(batch).elements() if questions <= REDRAWN else batch)
@@ -215,18 +197,16 @@ def price_in_force(index: Index, prior: LearnedPrior, batch: Mapping[Tally, int]
 
 
 def _traced_on(tally: Tally, traces: Sequence[int | None]) -> Iterator[Tally]:
-    """What a policy is shown before each of these traces: answers are numbered from the leader on.
-
-    The traces are as sure as those of the tally. Without labels questions of one length class meet the same states.
-    """
+    """What a policy is shown before each of these traces, as sure as those of the tally: answers are numbered from the
+    leader on."""
     labels = dict(enumerate(dict(Counter(filter(None, tally.answers)).most_common())))
-    confidence = 1.0
     answers, confidences, votes, nulls = tally.answers, tally.confidences, dict(enumerate(tally.counts)), tally.nulls
     options, rounds, mark, mean_tokens, question = tally.options, tally.rounds, tally.mark, 0.0, ""
-    if labels:
+    confidence = 1.0
+    if labels:  # without them questions of one length class meet the same states
         mean_tokens, question = tally.mean_tokens, tally.question
-        if sure := [confidence for confidence in confidences if confidence is not None]:
-            confidence = sum(sure) / len(sure)
+        if known := [value for value in confidences if value is not None]:
+            confidence = sum(known) / len(known)
     for answer in traces:
         counts = tuple(sorted(votes.values(), reverse=True))
         yield Tally(counts, nulls, 0, options, rounds, mark, mean_tokens, question, answers, confidences, tally.tokens)

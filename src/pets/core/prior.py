@@ -6,12 +6,11 @@ large where its answers scatter. The batch's tallies have the Dirichlet-multinom
     P(counts | a) = K! / (K - k)! · Gamma(Ka) / Gamma(Ka + n) · prod_i Gamma(a + n_i) / Gamma(a)
 
 (k answers seen, labels unnamed), so the shares of a few strengths follow by EM, with no training data and no gold.
-Strengths also go with trace length: questions are cut into classes by mean tokens, each with shares of its own,
-shrunk towards the batch's.
+Questions are cut into classes by mean tokens, each with shares of its own, shrunk towards the batch's.
 
-**The belief that certifies.** Models have one answer that they come back to and a tail that scatters: no symmetric
-prior has both, so its certificates would be too timid. Beside the symmetric ones there are Dirichlets with a *head*,
-one answer of strength h among T others of a = t / T each (T: the options but one; TAIL_SLOTS in an open answer set),
+**The belief that certifies.** Models have one answer that they come back to and a tail that scatters: certificates of
+symmetric priors are too timid. Beside these there are Dirichlets with a *head*, one answer of strength h among T others
+of a = t / T each (T: the options but one; TAIL_SLOTS in an open answer set),
 
     P(counts | h, t) = Gamma(h + t) / Gamma(h + t + n) ·
                        (sum_j w_j + w_none),   w_j = (h)_{n_j} ∏_{i≠j} (a)_{n_i} T! / (T - k + 1)!,
@@ -19,24 +18,22 @@ one answer of strength h among T others of a = t / T each (T: the options but on
 (x)_n rising: any of the answers seen may be the head, or none of them. The posterior of one tally is again a mixture of
 Dirichlets (:meth:`LearnedPrior.mixture`).
 
-**Few traces** say little: two of a question say no more than how often a pair agrees. So the shares of all these kinds
-are shrunk towards smooth ones, normal in a kind's difficulty d = logit P(two traces disagree),
+**Few traces** say little, so the shares of all these kinds are shrunk towards smooth ones, normal in a kind's
+difficulty d = logit P(two traces disagree) among the batch's own number of options,
 
     share of kind i  ∝  base_i exp(-(d_i - mu)^2 / 2 sigma^2),
 
 averaged over what the batch says of (mu, sigma): the posterior on a grid under a wide hyperprior, mu normal about
-USUAL_MEAN and sigma flat. The difficulty is that in the batch's own number of options: of two, even coin flips agree
-every second time. One trace of each question says nothing of (mu, sigma); how much is left open is in
-:func:`smooth_posterior`. A length class has (mu, sigma) of its own, about which the other classes speak too, with the
-voice of BATCH_VOICE questions; its shares are shrunk towards the batch's, tilted by the ratio of the smooth ones.
+USUAL_MEAN and sigma flat (:func:`smooth_posterior`). A length class has (mu, sigma) of its own, for which the whole
+batch counts as BATCH_VOICE questions; its shares are shrunk towards the batch's, tilted by the ratio of the smooth
+ones.
 
 **A question's own votes count once.** With w the shares, n_q one question's counts and D all counts, Bayes' rule is
 
-    P(kind | D) = ∫ P(kind | n_q, w) P(w | D) dw  ∝  P(n_q | kind) E[w_kind | the other questions' counts]:
+    P(kind | D) = ∫ P(kind | n_q, w) P(w | D) dw  ∝  P(n_q | kind) E[w_kind | the other questions' counts].
 
-who integrates over the shares that are not known, certifies by what the *others* teach. Shares fitted to all questions
-and then updated by n_q would count n_q twice, and a question alone would be sure of itself. So
-:meth:`BatchFit.without` takes a question out, exactly of (mu, sigma), and of EM's sums at the shares fitted to all.
+Shares fitted to all questions and then updated by n_q would count n_q twice. So :meth:`BatchFit.without` takes a
+question out, exactly of (mu, sigma), and of EM's sums at the shares fitted to all.
 """
 
 import math
@@ -49,7 +46,7 @@ from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, softmax
 
 from pets.core.dirichlet import BATCHES, batch_gains, race_gains
 from pets.core.tally import Tally
@@ -97,9 +94,6 @@ class LearnedPrior:
     """``shares[c][s]``: how many questions of length class c have strength s; ``edges`` cut classes by mean tokens.
 
     ``kind_shares`` are those of STRENGTHS and then HEADS, the belief that certifies; of before, of FORMER_HEADS alone.
-
-    >>> LearnedPrior().mark(812.0), LearnedPrior(edges=(100.0, 1000.0)).mark(812.0)
-    (0, 1)
     """
 
     shares: tuple[tuple[float, ...], ...] = ((1 / len(STRENGTHS),) * len(STRENGTHS),)
@@ -119,11 +113,8 @@ class LearnedPrior:
         return _mixture(self.kind_shares[min(tally.mark, len(self.kind_shares) - 1)], tally.counts, tally.options)
 
     def draws(self, tally: Tally, size: int, rng: np.random.Generator) -> list[Array]:
-        """Draws of theta from the posterior of one tally, shape (K,) each; K is that of the kind drawn.
-
-        The answers seen come first, in the order of their counts. The length class is that of the mean tokens. Parts of
-        the mixture are drawn in proportion (systematic sampling), so that several draws vary less.
-        """
+        """Draws of theta from the posterior of one tally, shape (K,) each, K that of the kind drawn; by systematic
+        sampling of the mixture. The answers seen come first, in the order of their counts."""
         mark = min(bisect_left(self.edges, tally.mean_tokens), len(self.kind_shares) - 1)
         chances, alphas = _draw_table(self.kind_shares[mark], tally.counts, tally.options)
         drawn = np.searchsorted(chances, (np.arange(size) + rng.random()) / size * chances[-1]).tolist()
@@ -132,11 +123,10 @@ class LearnedPrior:
     def log_gain(self, tally: Tally, zone: float = 0.0) -> float:
         """log max_k gain(k) / k, the best expected gain per trace over batches; less where traces are in flight.
 
-        The gain of p pending traces is on its way: what is left for more is max_k (gain(p + k) - gain(p)) / k, and not
-        more than without them. A trace that is launched beside p others cannot wait for what they say: of that it gets
-        the share 1 / (1 + p), which keeps traces in flight apart. Before
-        anything has come back, and beyond the batches known, pending traces are dealt out as votes, the leader's first.
-        With a ``zone`` races count as well as batches (:mod:`pets.core.dirichlet`).
+        Beside p pending traces it is max_k (gain(p + k) - gain(p)) / k, not more than without them, over 1 + p: a trace
+        cannot wait for what the others say. Before anything has come back, and beyond the batches known, pending traces
+        are dealt out as votes, the leader's first. With a ``zone`` races count as well as batches
+        (:mod:`pets.core.dirichlet`).
         """
         p, counts, K = tally.pending, tally.counts, slots(tally.counts, tally.options)
         weights = self.posterior(tally)
@@ -170,11 +160,7 @@ def length_class(edges: tuple[float, ...], mean_tokens: float) -> int:
 
 
 def shares_of(rows: tuple[tuple[float, ...], ...], mark: int) -> tuple[float, ...]:
-    """The shares of a length class. Classes are alike in size: where the length is not known, the mean of all.
-
-    >>> shares_of(((0.5, 0.5), (0.0, 1.0)), 1), shares_of(((0.5, 0.5), (0.0, 1.0)), NO_LENGTH)
-    ((0.0, 1.0), (0.25, 0.75))
-    """
+    """The shares of a length class, all of about the same size: where the length is not known, the mean of all."""
     return rows[min(mark, len(rows) - 1)] if mark >= 0 else tuple(np.mean(rows, axis=0).tolist())
 
 
@@ -189,7 +175,6 @@ def _updated(rows: tuple[tuple[float, ...], ...], mark: int, evidence: Array) ->
 
 @lru_cache(maxsize=256)
 def _log_shares(rows: tuple[tuple[float, ...], ...], mark: int) -> Array:
-    """Logs of one class's shares: every tally of the class asks for them."""
     return np.log(shares_of(rows, mark))
 
 
@@ -237,16 +222,13 @@ def log_evidence(counts: tuple[int, ...], K: int) -> Array:
     n, k = sum(counts), len(counts)
     each = np.array(counts, dtype=np.float64)[:, None]
     ways = gammaln(K + 1) - gammaln(K - k + 1)
-    evidence: Array = ways + gammaln(K * a) - gammaln(K * a + n) + (gammaln(each + a) - gammaln(a)).sum(axis=0)
-    return evidence
+    return np.asarray(ways + gammaln(K * a) - gammaln(K * a + n) + (gammaln(each + a) - gammaln(a)).sum(axis=0))
 
 
 @lru_cache(maxsize=1 << 17)
 def kind_posteriors(counts: tuple[int, ...], options: int | None) -> tuple[tuple[float, tuple[Dirichlet, ...]], ...]:
-    """For each of STRENGTHS, then of HEADS, log P(counts | kind) and the posterior.
-
-    That of a head has a Dirichlet for each answer that may be it.
-    """
+    """log P(counts | kind) and the posterior for each of STRENGTHS, then of HEADS: a Dirichlet for each answer that may
+    be the head."""
     K, votes = slots(counts, options), np.array(counts, dtype=np.float64)
     posteriors: list[tuple[float, tuple[Dirichlet, ...]]] = []
     for log, a in zip(log_evidence(counts, K).tolist(), STRENGTHS, strict=True):
@@ -288,9 +270,7 @@ def _kind_evidence(counts: tuple[int, ...], options: int | None) -> Array:
 
 
 def fit_prior(batch: Mapping[Tally, int], lengths: bool = True) -> LearnedPrior:
-    """Shares by EM from a batch (tally -> number of questions), in length classes where tokens were recorded.
-
-    Without ``lengths`` every class has the batch's shares.
+    """Shares by EM from a batch (tally -> number of questions); with ``lengths`` for each length class.
 
     >>> prior = fit_prior({Tally((4,)): 90, Tally((1, 1, 1, 1)): 10})
     >>> round(sum(prior.shares[0][:3]), 1)
@@ -315,32 +295,31 @@ class BatchFit:
         voted = list(filter(attrgetter("counts"), batch))
         if not voted:
             return
-        tokens, many = np.array([*map(attrgetter("mean_tokens"), voted)]), np.array([*map(batch.__getitem__, voted)])
-        edges = _edges(tokens, many.astype(np.float64))
+        tokens = np.array([*map(attrgetter("mean_tokens"), voted)])
+        edges = _edges(tokens, np.array([*map(batch.__getitem__, voted)], dtype=np.float64))
         classes = len(edges) + 1 if lengths else 1
         questions: Counter[tuple[tuple[int, ...], int | None, int]] = Counter()
         for tally in voted:
             mark = length_class(edges, tally.mean_tokens) if lengths else 0
             questions[tally.counts, tally.options, mark] += batch[tally]
         self._states = dict(zip(questions, range(len(questions)), strict=True))
-        self._many = np.array([*questions.values()], dtype=np.float64)
+        total = np.array([*questions.values()], dtype=np.float64)
         counts, options, marks = zip(*questions, strict=True)
-        kinds = self._kinds = np.array([*map(_kind_evidence, counts, options)])
-        self._family = _smooth_family(_usual_options(batch))
+        kinds, family = np.array([*map(_kind_evidence, counts, options)]), _smooth_family(_usual_options(batch))
         strengths = kinds[:, : len(STRENGTHS)]
-        shares, _ = _em(strengths, self._many, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
-        self._whole = _Shares(kinds, self._many, self._many, self._family)
+        shares, _ = _em(strengths, total, np.full(len(STRENGTHS), 1 / len(STRENGTHS)), SHRINK_BATCH)
+        self._whole = _Shares(kinds, total, total, family)
         self._classes: list[_Shares] = []
         if classes == 1:
             self.prior = LearnedPrior((tuple(shares.tolist()),), edges, (tuple(self._whole.shares.tolist()),))
             return
-        voice = min(1.0, BATCH_VOICE / self._many.sum())
+        voice, tilt = min(1.0, BATCH_VOICE / total.sum()), self._whole.shares / self._whole.smooth
         rows, kind_rows = [], []
         for c in range(classes):
-            inside = np.where(np.array(marks) == c, self._many, 0.0)
-            heard = np.where(np.array(marks) == c, self._many, voice * self._many)
+            inside = np.where(np.array(marks) == c, total, 0.0)
+            heard = np.where(np.array(marks) == c, total, voice * total)
             rows.append(tuple(_em(strengths, inside, shares, SHRINK_CLASS)[0].tolist()))
-            self._classes.append(_Shares(kinds, inside, heard, self._family, self._whole.shares / self._whole.smooth))
+            self._classes.append(_Shares(kinds, inside, heard, family, tilt))
             kind_rows.append(tuple(self._classes[c].shares.tolist()))
         self.prior = LearnedPrior(tuple(rows), edges, tuple(kind_rows))
 
@@ -384,34 +363,25 @@ class _Shares:
 
 
 def smooth_posterior(batch: Mapping[Tally, int]) -> tuple[Array, Array]:
-    """How likely each (mu, sigma) is after a batch, shape (G,), and its smooth shares of the kinds, (G, KINDS).
-
-    >>> once, often = ({Tally(counts): 50} for counts in ((1,), (6,)))
-    >>> bool(smooth_posterior(once)[0].max() < 0.02 < smooth_posterior(often)[0].max())
-    True
-    """
+    """How likely each (mu, sigma) is after a batch, shape (G,), and its smooth shares of the kinds, (G, KINDS)."""
     family = _smooth_family(_usual_options(batch))
-    evidence, many = np.empty((0, KINDS)), np.array([], dtype=np.float64)
+    evidence, many = [], []
     for tally, questions in batch.items():
         if tally.counts:
-            evidence = np.vstack([evidence, _kind_evidence(tally.counts, tally.options)])
-            many = np.append(many, questions)
-    return _weights(many @ _likelihoods(evidence, family)), family
+            evidence.append(_kind_evidence(tally.counts, tally.options))
+            many.append(questions)
+    return _weights(np.array(many) @ _likelihoods(np.array(evidence).reshape(-1, KINDS), family)), family
 
 
 def _likelihoods(evidence: Array, family: Array) -> Array:
     """log P(counts) of every state under each member of a family of shares (G, KINDS), up to a constant; (n, G)."""
     most = evidence.max(axis=1, keepdims=True, initial=-np.inf)
-    logs: Array = np.log(np.exp(evidence - most) @ family.T + 1e-300)
-    return logs
+    return np.asarray(np.log(np.exp(evidence - most) @ family.T + 1e-300))
 
 
 def _weights(log_likelihoods: Array) -> Array:
     """The posterior of each (mu, sigma) under the hyperprior; shape (G,)."""
-    logs = log_likelihoods + _LOG_HYPERPRIOR
-    weights: Array = np.exp(logs - logs.max())
-    weights /= weights.sum()
-    return weights
+    return np.asarray(softmax(log_likelihoods + _LOG_HYPERPRIOR))
 
 
 def _mean(log_likelihoods: Array, family: Array) -> Array:
@@ -423,10 +393,7 @@ def _mean(log_likelihoods: Array, family: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def _smooth_family(options: int | None) -> Array:
-    """Shares that are normal in the kinds' difficulty, for every (mu, sigma) of the grid; shape (G, KINDS).
-
-    The difficulty is logit P(two traces disagree), in a set of so many answers.
-    """
+    """Shares that are normal in the kinds' difficulty, for every (mu, sigma) of the grid; shape (G, KINDS)."""
     agree = np.minimum(np.exp(_kind_evidence((2,), options)), 1.0 - 1e-12)  # a set of one answer always agrees
     difficulties = np.log((1.0 - agree) / agree)
     base = OPEN_BASE if options is None else CLOSED_BASE
@@ -441,16 +408,11 @@ def _usual_options(batch: Mapping[Tally, int]) -> int | None:
     numbers: Counter[int | None] = Counter()
     for tally, questions in batch.items():
         numbers[tally.options] += questions
-    return numbers.most_common(1)[0][0] if numbers else None
+    return max(numbers, key=numbers.__getitem__, default=None)
 
 
 def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float, ...]:
-    """Tokens that a trace of each length class takes on average; of an empty class, what the batch takes.
-
-    >>> batch = {Tally((2,), mean_tokens=100.0): 3, Tally((1, 1), mean_tokens=900.0): 1}
-    >>> class_tokens(batch, LearnedPrior(edges=(500.0,)))
-    (100.0, 900.0)
-    """
+    """Tokens that a trace of each length class takes on average; of an empty class, what the batch takes."""
     seen = [(prior.mark(tally.mean_tokens), tally.mean_tokens, many) for tally, many in batch.items() if tally.returned]
     if not seen:
         return ()
@@ -462,10 +424,8 @@ def class_tokens(batch: Mapping[Tally, int], prior: LearnedPrior) -> tuple[float
 
 
 def _em(evidence: Array, many: Array, start: Array, shrink: float, steps: int = EM_STEPS) -> tuple[Array, Array]:
-    """Shares that fit the evidence (n, kinds), shrunk towards ``start`` as by ``shrink`` more questions.
-
-    And under these shares P(kind | counts) of every state, shape (n, kinds).
-    """
+    """Shares that fit the evidence (n, kinds), shrunk towards ``start`` as by ``shrink`` more questions; and under them
+    P(kind | counts) of every state, shape (n, kinds)."""
     shares, pseudo, total = start, shrink * start, many.sum() + shrink
     for step in range(steps + 1):
         weights: Array = evidence + np.log(shares)

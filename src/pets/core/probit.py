@@ -22,10 +22,8 @@ class Probit:
     """The curve Phi(a sqrt(B) + b), a >= 0; each method works elementwise on B >= 0 (Liu et al., PETS).
 
     >>> easy = Probit(a=0.5, b=0.1)
-    >>> easy.curve([1, 4, 16]).round(3)
-    array([0.726, 0.864, 0.982])
-    >>> round(float(easy.log_gain(10_000)), 3)
-    -1261.977
+    >>> easy.curve([1, 4, 16]).round(3), round(float(easy.log_gain(10_000)), 3)
+    (array([0.726, 0.864, 0.982]), -1261.977)
     """
 
     a: float
@@ -46,9 +44,8 @@ class Probit:
     def log_gain(self, B: ArrayLike) -> Floats:
         """log of the gain, in the shape of B, to the last digits of the log at any depth; -inf where a = 0.
 
-        With Q = 1 - Phi and z0 < z1 it is log Q(z0) + log(-expm1(log Q(z1) - log Q(z0))). The difference uses
-        Q(z) = exp(-z^2/2) erfcx(z/sqrt 2)/2, so that the squares, of any size, cancel on paper. Where it is
-        too small for that, the gain is the normal density at the middle times the step.
+        With Q = 1 - Phi and z0 < z1 it is log Q(z0) + log(-expm1(log Q(z1) - log Q(z0))), where
+        Q(z) = exp(-z^2/2) erfcx(z/sqrt 2)/2; for small steps the normal density at the middle times the step.
         """
         B = _check_B(B)
         step = self.a / (np.sqrt(B + 1) + np.sqrt(B))
@@ -95,13 +92,11 @@ def _probit_points(SC: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def fit_probit_l1(curves: ArrayLike, weights: ArrayLike | None = None) -> Probit:
-    """Fit (a, b), a >= 0, to one curve or to a grid of them by the paper's loss.
+    """Fit (a, b), a >= 0, to one curve or to a grid of them by the paper's loss (Liu et al., PETS).
 
-    It is ``sum_q w_q mean_{B >= 1} |SC_q(B) - Phi(a sqrt(B) + b)|``, the weights scaled to sum 1.
-
-    Nelder-Mead from the regression fit of the mean curve, a line through the origin and a flat one, and again
-    from the best: never worse than that regression. ``curves`` has shape (Q, B_max + 1) or (B_max + 1,). Like
-    a median, the loss follows the majority: smooth unanimous pools, whose fit is infinite. (Liu et al., PETS)
+    It is ``sum_q w_q mean_{B >= 1} |SC_q(B) - Phi(a sqrt(B) + b)|``, the weights scaled to sum 1. Nelder-Mead from the
+    regression fit of the mean curve, a line through the origin and a flat one, and again from the best. ``curves`` has
+    shape (Q, B_max + 1) or (B_max + 1,). Smooth unanimous pools first: their fit is infinite.
 
     >>> easy, hard = Probit(0.5, 0.0).curve(range(65)), Probit(0.1, 0.0).curve(range(65))
     >>> round(fit_probit_l1([easy, hard], weights=[3, 1]).a, 6)

@@ -6,21 +6,20 @@ which its policy could want no more (:meth:`~pets.core.policy.Policy.fewest`; 0:
     w = ceil(m + hurry (n + m)),      and with hurry > 0 what is still in flight at m = 0 is cancelled.
 
 **A vote for the leader launches nothing**: m falls by one and n grows by one, so that w falls by one, as the traces in
-flight do. Only a vote against the leader, or a trace without one, makes room. Nothing is ever too many before the end.
+flight do. Only a vote against the leader, or a trace without one, makes room.
 
-**With hurry 0 nothing is wasted.** All m in flight must come back before the vote can be settled, so that at m = 0
-nothing is in flight and what is back is all that was launched. One at a time would stop at N traces; of these b are
-back, the other N - b settle the vote, hence so do N - b or fewer for the leader: m <= N - b, and no more than N are
-launched. Launches, votes and answer are those of one at a time, for every rule to which a vote for the leader is worth
-as much as any other (asc, lead, a fixed price).
+**With hurry 0 nothing is wasted.** All m in flight must come back before the vote can be settled. One at a time would
+stop at N traces; of these b are back, the other N - b settle the vote, hence so do N - b or fewer for the leader:
+m <= N - b, and no more than N are launched. Launches, votes and answer are those of one at a time, for every rule to
+which a vote for the leader is worth as much as any other (asc, lead, a fixed price).
 
-A driver keeps for each question what is back (n, and its tally over all of it) and what is in flight:
+For each question, with its tally over all that is back,
 
     m = policy.fewest(tally, view, price)                 # price: an index policy's alone
     if m == 0: cancel what is in flight, take the vote    # nothing to cancel with hurry 0
     launch while in_flight < width(n, m, hurry, cap)      # needed: while in_flight < m; the rest is speculative
 
-and over all questions launches the needed before the speculative ones.
+and over all questions the needed go before the speculative ones.
 """
 
 import math
@@ -48,8 +47,6 @@ def width(n: int, m: int, hurry: float, cap: int | None = None) -> int:
 
 def fewest(more: Callable[[Tally], int], tally: Tally) -> int:
     """m: how many votes for the leader it takes until ``more``, the traces that a tally gets next, says 0.
-
-    It is asked MOST_LOOKS times at most, for a rule that never stops.
 
     >>> fewest(lambda tally: int(tally.counts[0] < 5), Tally((3, 2)))
     2
@@ -80,8 +77,8 @@ def with_leader_votes(tally: Tally, votes: int) -> Tally:
         cast = [answer for answer in tally.answers if answer is not None]
         leader = max(cast, key=cast.count, default=leader)
         pairs = zip(tally.answers, tally.confidences, strict=False)
-        sure = [confidence for answer, confidence in pairs if answer == leader and confidence is not None]
-        confidence = sum(sure) / len(sure) if sure else confidence
+        if known := [value for answer, value in pairs if answer == leader and value is not None]:
+            confidence = sum(known) / len(known)
     return replace(
         grown,
         answers=(*tally.answers, *[leader] * votes),

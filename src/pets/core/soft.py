@@ -17,19 +17,19 @@ E(p - theta)·(e - theta) = U r, so the mixture of least error and the number of
 
     q = lambda p + (1 - lambda) e,  lambda = (1/n - r) / (1/n - r + beta),  N = (1/n - r + beta) / ((r + beta)/n - r²).
 
-**The worth is learned from the batch**, without a population. psi is the variance of D among a question's traces. phi
-has one value for tokens that spell the answers of their traces, one for other tokens and one for tokens that no trace
-said: the disagreement of two traces that said the same, over that of any two traces of the question. beta is what is
-left of the error of half a question's traces, held against the other half, whose noise is independent: its posterior
-mean, as it is not negative. Where every trace is sure of its own answer when its token comes, psi is 1; where tokens
-tell nothing of the answers, phi is 1: then N is n. Where p is biased, q goes to e as n grows: the target stays the vote
-of the sampled answers. N is whole votes, by largest remainder, so that every policy and certificate takes them.
+**The worth is learned from the batch.** psi is the variance of D among a question's traces. phi has one value for
+tokens that spell the answers of their traces, one for other tokens and one for tokens that no trace said: the
+disagreement of two traces that said the same, over that of any two traces of the question. beta is the posterior mean
+of what is left of the error of half a question's traces, held against the other half. Where every trace is sure of its
+own answer when its token comes, psi is 1; where tokens tell nothing of the answers, phi is 1: then N is n. Where p is
+biased, q goes to e as n grows. N is whole votes, by largest remainder, so that every policy and certificate takes them.
 """
 
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -52,10 +52,8 @@ Ballot = tuple[str, SoftVote]
 
 @dataclass(frozen=True, slots=True)
 class SoftWorth:
-    """What soft votes are worth: phi of tokens that ``spell`` their answers, of ``other`` and ``unsaid`` ones.
-
-    ``spread`` is psi and ``bias`` beta. By default nothing is known, and a soft vote is a plain one.
-    """
+    """What soft votes are worth: phi of tokens that ``spell`` their answers, of ``other`` and ``unsaid`` ones, psi
+    (``spread``) and beta (``bias``). By default nothing is known, and a soft vote is a plain one."""
 
     spell: float = 1.0
     other: float = 1.0
@@ -138,17 +136,14 @@ class SoftTally:
         return replace(self, ballots=(*self.ballots, (answer, soft)))
 
     def merge(self, answer: str, into: str) -> "SoftTally":
-        """The tally when two answers turned out to be one."""
+        """The tally with the votes of one answer given to another."""
         ballots = tuple((into if own == answer else own, soft) for own, soft in self.ballots)
         moved = self.plain[answer]
         return SoftTally(ballots, self.plain - Counter({answer: moved}) + Counter({into: moved}))
 
     def votes(self, worth: SoftWorth, options: int | None) -> dict[str, int]:
-        """Whole votes that the traces count as, the largest share first; of equal ones the first launched.
-
-        In an open set an answer that no trace gave may tie with the first that was given, but not lead: a token may be
-        the beginning of something else.
-        """
+        """Whole votes that the traces count as, the largest share first; of equal ones the first launched. In an open
+        set an answer that no trace gave may not lead: a token may be the beginning of something else."""
         counts = Counter(answer for answer, _ in self.ballots)
         if not counts:
             return dict(self.plain.most_common())
@@ -171,21 +166,12 @@ class SoftRecord(Record):
 
     __slots__ = ("soft", "vote_count")
 
-    def __init__(
-        self,
-        id: str,
-        position: int,
-        options: int | None,
-        keep_traces: bool,
-        hurry: float | None,
-        vote_count: "SoftVoteCount",
-    ) -> None:
-        super().__init__(id, position, options, keep_traces, hurry)
+    def __init__(self, vote_count: "SoftVoteCount", *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.soft = SoftTally()
         self.vote_count = vote_count
 
     def count(self, trace: Trace) -> int:
-        """Let the prefix grow by one trace; returns the votes that its answer had before, or ``NULL``."""
         before = super().count(trace)
         if trace.answer is not None:
             self.soft = self.soft.add(trace.answer, trace.soft)
@@ -193,7 +179,6 @@ class SoftRecord(Record):
         return before
 
     def merge(self, answer: str, into: str) -> None:
-        """Two answers turned out to be one: their votes join under ``into``, in the place of the first launched."""
         self.soft = self.soft.merge(answer, into)
         super().merge(answer, into)
 
@@ -203,16 +188,7 @@ class SoftRecord(Record):
 
 
 class SoftVoteCount(VoteCount):
-    """Counts several votes for a trace that tells what else it might have said; learns their ``worth`` as they come.
-
-    >>> from pets.core.allocator import Allocator
-    >>> from pets.core.budget import Budget
-    >>> from pets.policies.okg import OKG
-    >>> from pets.types import Question
-    >>> allocator = Allocator(OKG(), Budget(total=3), [Question("q1")], votes=SoftVoteCount())
-    >>> allocator.votes_per_trace is None
-    True
-    """
+    """Counts several votes for a trace that tells what else it might have said; learns their ``worth`` as they come."""
 
     alike = False  # hardly two questions have the same soft votes
 
@@ -225,23 +201,19 @@ class SoftVoteCount(VoteCount):
 
     @property
     def is_learned(self) -> bool:
-        """Whether the batch has told what a soft vote is worth."""
         return self.worth.is_learned
 
     def check(self, policy: Policy) -> None:
-        """Refuse a policy that weighs traces itself."""
         if policy.sees == "traces":
             raise InputError(f"{policy!r} weighs traces itself; soft votes need a policy of votes, such as okg.")
 
     def new_record(
         self, id: str, position: int, options: int | None, keep_traces: bool, hurry: float | None = None
     ) -> Record:
-        """The record of a question that has arrived; with a ``hurry`` its traces are raced."""
-        record = self._records[id] = SoftRecord(id, position, options, keep_traces, hurry, self)
+        record = self._records[id] = SoftRecord(self, id, position, options, keep_traces, hurry)
         return record
 
     def learn(self, told: int) -> Iterable[Record]:
-        """Learn what soft votes are worth from all that came back, and count every question's anew."""
         self.learn_at = WORTH_GROWTH * told
         records = self._records.values()
         self.worth = learn_worth([*self._past, *(record.soft for record in records)])
@@ -250,14 +222,12 @@ class SoftVoteCount(VoteCount):
         return records
 
     def per_trace(self) -> float | None:
-        """The votes that a trace with an answer counts as; ``None`` where none told what else it might have said."""
         records = self._records.values()
         if not any(record.soft.ballots for record in records):
             return None
         return sum(sum(record.votes.values()) for record in records) / sum(r.returned - r.nulls for r in records)
 
     def withdraw(self, record: Record) -> None:
-        """A question is asked no more: go on learning from what it told."""
         self._past.append(self._records.pop(record.id).soft)
 
 

@@ -1,12 +1,9 @@
-"""Votes: majority, weighted, filtered; THE tie rule; and the tally that a policy sees.
+"""Votes: majority, weighted, filtered; the tally that a policy sees; and the patterns of K0 = 4 warm-up traces.
 
 One tie rule everywhere: **a tie goes to the tied answer that was launched first.** Given the counts, traces are
 exchangeable, so for one vote this has the distribution of the paper's uniform tie-break, and is deterministic.
 
 A trace without an answer (``None``) costs budget and casts no vote; where none was cast there is no winner.
-
-The warm-up patterns of the streaming policy are what K0 = 4 traces can show, each with how likely it is (Liu et al.,
-PETS).
 """
 
 import math
@@ -41,15 +38,10 @@ def majority(answers: Sequence[str | None]) -> str | None:
 
 
 def weighted_majority(answers: Sequence[str | None], weights: Sequence[float]) -> str | None:
-    """argmax_y sum_j w_j 1{Y_j = y}; ``None`` when no weight was cast.
-
-    >>> weighted_majority(["A", "B", "B"], [5.0, 2.0, 2.0])
-    'A'
-    """
+    """argmax_y sum_j w_j 1{Y_j = y}; ``None`` when no weight was cast."""
     votes = weighted_votes(answers, weights)
-    best = max(votes.values(), default=0.0)
-    tied = (answer for answer, weight in votes.items() if weight >= best * (1 - ROUNDING))
-    return next(tied, None)
+    bar = max(votes.values(), default=0.0) * (1 - ROUNDING)
+    return next((answer for answer, weight in votes.items() if weight >= bar), None)
 
 
 def weighted_votes(answers: Sequence[str | None], weights: Sequence[float]) -> dict[str, float]:
@@ -72,11 +64,7 @@ def weighted_votes(answers: Sequence[str | None], weights: Sequence[float]) -> d
 def weights_by_answer(
     answers: Sequence[str | None], weights: Sequence[float]
 ) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """The weight of each vote, answer by answer in the order of first launch; a trace of weight 0 casts no vote.
-
-    >>> weights_by_answer(["B", "A", None, "B"], [1.0, 2.0, 9.0, 0.5])
-    (('B', (1.0, 0.5)), ('A', (2.0,)))
-    """
+    """The weight of each vote, answer by answer in the order of first launch; a trace of weight 0 casts no vote."""
     groups: dict[str, list[float]] = {}
     for answer, weight in zip(answers, weights, strict=True):
         if answer is not None and weight > 0.0:
@@ -85,11 +73,7 @@ def weights_by_answer(
 
 
 def count_votes(answers: Iterable[str | None]) -> tuple[tuple[int, ...], int]:
-    """Vote counts, descending, and the number of traces without an answer.
-
-    >>> count_votes(["B", "A", None, "B"])
-    ((2, 1), 1)
-    """
+    """Vote counts, descending, and the number of traces without an answer."""
     votes = Counter(answers)
     nulls = votes.pop(None, 0)
     return tuple(sorted(votes.values(), reverse=True)), nulls
@@ -108,23 +92,19 @@ def add_vote(counts: tuple[int, ...], before: int) -> tuple[int, ...]:
 
 
 def confidence_weights(confidences: Sequence[float | None], missing: Missing = "error") -> list[float]:
-    """Weights from trace confidences; a missing one is a declared choice, never a silent 1.0.
-
-    ``error`` raises, ``ignore`` gives such a trace no weight, ``unweighted`` gives every trace weight 1 as soon
-    as one confidence is missing.
+    """Weights from trace confidences; a missing one is a declared choice: ``error`` raises, ``ignore`` gives such a
+    trace no weight, ``unweighted`` gives every trace weight 1 as soon as one is missing.
 
     >>> confidence_weights([9.5, None], missing="ignore")
     [9.5, 0.0]
     """
     for number, value in enumerate(confidences):
+        if value is None and missing == "error":
+            raise InputError(f'trace {number} has no confidence; choose missing="ignore" or missing="unweighted".')
         if value is not None and not (math.isfinite(value) and value >= 0.0):
             raise InputError(f"the confidence of trace {number} is {value}; confidences are finite and not negative.")
-    if None in confidences:
-        if missing == "error":
-            number = list(confidences).index(None)
-            raise InputError(f'trace {number} has no confidence; choose missing="ignore" or missing="unweighted".')
-        if missing == "unweighted":
-            return [1.0] * len(confidences)
+    if missing == "unweighted" and None in confidences:
+        return [1.0] * len(confidences)
     return [0.0 if value is None else value for value in confidences]
 
 
@@ -140,8 +120,7 @@ def top_p(answers: Sequence[str | None], weights: Sequence[float], p: float = 0.
         raise InputError(f"the filter keeps a share p of the traces, 0 < p <= 1; got {p}.")
     weighted_votes(answers, weights)  # refuses lengths and weights that do not fit
     voted = [j for j, answer in enumerate(answers) if answer is not None]
-    kept = sorted(voted, key=lambda j: -weights[j])[: max(1, math.floor(p * len(voted) + 1e-9))]
-    keep = set(kept)
+    keep = set(sorted(voted, key=lambda j: -weights[j])[: max(1, math.floor(p * len(voted) + 1e-9))])
     return [weight if j in keep else 0.0 for j, weight in enumerate(weights)]
 
 
@@ -149,12 +128,11 @@ def top_p(answers: Sequence[str | None], weights: Sequence[float], p: float = 0.
 class Tally:
     """What a policy may know of one question: the launch-order prefix that has fully come back, and what is in flight.
 
-    ``counts`` are votes per answer, descending; labels are not told, so a policy cannot depend on them.
-    ``pending`` traces are launched and not in the prefix yet: they count as spent. ``extra`` is how many of the votes
-    are beyond one per trace, where votes are soft. ``rounds`` is how many batches
-    a quota policy has granted after the warm-up. ``mean_tokens`` is of the prefix, ``mark`` the length class that a
-    learning policy gave the question. ``question`` is its id, but where questions share a state. The last three are
-    filled only for policies that ask to see traces.
+    ``counts`` are votes per answer, descending. ``pending`` traces are launched and not in the prefix yet: they count
+    as spent. ``extra`` is how many of the votes are beyond one per trace, where votes are soft. ``rounds`` is how many
+    batches a quota policy has granted after the warm-up. ``mean_tokens`` is of the prefix, ``mark`` the length class
+    that a learning policy gave the question, ``question`` its id, but where questions share a state. ``answers``,
+    ``confidences`` and ``tokens`` are filled only for policies that ask to see traces.
     """
 
     counts: tuple[int, ...] = ()
@@ -186,11 +164,7 @@ class Tally:
         options: int | None = None,
         question: str = "",
     ) -> "Tally":
-        """The tally of a launch-order prefix.
-
-        >>> Tally.of(["A", "B", "A", None]).counts
-        (2, 1)
-        """
+        """The tally of a launch-order prefix."""
         counts, nulls = count_votes(answers)
         return cls(
             counts, nulls, pending, options, question=question, answers=tuple(answers), confidences=tuple(confidences)
@@ -266,11 +240,7 @@ def bin_of(pattern_index: int, K: int) -> int:
 
 
 def bins(K: int) -> NDArray[np.float64]:
-    """The merge of patterns into K grids as a 0/1 matrix (5, K): ``soft_assignment(counts) @ bins(K)``.
-
-    >>> soft_assignment((3, 1, 1)) @ bins(2)
-    array([0., 1.])
-    """
+    """The merge of patterns into K grids as a 0/1 matrix (5, K): ``soft_assignment(counts) @ bins(K)``."""
     return np.eye(K)[[bin_of(i, K) for i in range(5)]]
 
 
@@ -282,7 +252,7 @@ def soft_assignment(counts: Sequence[int], nulls: int = 0) -> NDArray[np.float64
         (4)      sum C(c, 4)                 (3, 1)      sum C(c, 3) (n - c)
         (2, 2)   e_2 of the C(c, 2)          (2, 1, 1)   sum C(c, 2) e_2(other c)
 
-    and (1, 1, 1, 1) the rest. The paper draws; no draws are needed (Liu et al., PETS, warm-up griding).
+    and (1, 1, 1, 1) the rest (Liu et al., PETS, warm-up griding).
 
     >>> soft_assignment((3, 2))
     array([0. , 0.4, 0.6, 0. , 0. ])

@@ -1,38 +1,35 @@
 r"""Waves: what each question gets when the budget is spent in a few parallel batches of all questions.
 
-What a wave leaves for later ones has a value: a question that will be looked at again is bought less now. The design
-knows, at a price of lambda for each trace, the best size of a question's part now and what all waves to come are
-expected to take. lambda is one for all questions, such that this expected spend meets the budget left (Lagrange: no
+At a price of lambda for each trace the design knows the best size of a question's part now, and what all waves to come
+are expected to take. lambda is one for all questions, such that this expected spend meets the budget left (Lagrange: no
 other plan has less expected doubt at the same expected spend). Each wave plans anew from what came back. In the last
-one nothing is left to expectation: the budget goes, to the trace, to the steepest parts of the convex envelopes of
-each question's doubt.
+one the budget goes, to the trace, to the steepest parts of the convex envelopes of each question's doubt.
 
 What does not fit the design's lattice is made to: answers beyond the third and traces without an answer count as
 traces that do not vote, a set of more options (an open one has 8) becomes 3 of such strengths that two traces agree as
 often, and counts beyond the lattice are scaled down to half of it. Traces in flight are paid for, and come back with
 this wave.
 
-**The design** is the expected error of a question after k more votes, or under an optimal plan of several waves. With
-w waves to come and a price of lambda for each vote, a question with counts n is best served by
+**The design**: with w waves to come and a price of lambda for each vote, a question with counts n is best served by
 
     D_0(n) = P(the leader is not the population vote | n),
-    D_w(n) = min(D_{w-1}(n), min_k lambda k + E[D_{w-1}(n after k votes)]):
+    D_w(n) = min(D_{w-1}(n), min_k lambda k + E[D_{w-1}(n after k votes)]),
 
 the expected doubt plus what is paid to reduce it. States are sorted counts: 8,536 of up to 3 answers and 64 votes.
 Under a mixture of Dirichlets Dir_M(a_s) with shares P(s | n) the next vote goes to answer j with probability
 
     p_j = sum_s P(s | n) (n_j + a_s) / (t + M a_s),        t = sum n.
 
-D_0 is that of the infinite vote: at the last layer, t = T, from the Betas of the pairs, before it by expectation. So it
-is a martingale as long as the leader stays, and looking is never worth more than what it may turn. With an indifference
-zone of epsilon a rival counts only if it is ahead by more, as in :mod:`pets.core.dirichlet`.
+D_0 is that of the infinite vote: at the last layer, t = T, from the Betas of the pairs, before it by expectation, so
+that looking is never worth more than what it may turn. With an indifference zone of epsilon a rival counts only if it
+is ahead by more, as in :mod:`pets.core.dirichlet`.
 
-All waves, prices and batch sizes are worked out in one sweep from the last layer to the first: one sparse product for
-each layer, O(states x waves x ends x prices) in all, whatever the number of questions. Doubts are sums of positive
-terms and keep their relative accuracy.
+All waves, prices and batch sizes are worked out in one sweep from the last layer to the first, by one sparse product
+for each: O(states x waves x ends x prices) in all. Doubts are sums of positive terms: relatively accurate.
 """
 
 import math
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +40,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import betainc, gammaln
+from scipy.special import betainc, gammaln, softmax
 
 from pets.core.tally import Tally
 
@@ -86,11 +83,9 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """What the next wave may do for n questions with t votes each: ``ends`` (E,) are totals to go on to, t first.
-
-    ``cost`` (n, E, L) is the expected doubt at each of L prices, plus what this wave and later ones are expected to
-    pay; ``votes`` (n, E, L) how many votes they are expected to take.
-    """
+    """What the next wave may do for n questions with t votes each: totals to go on to, ``ends`` (E,), t first; at each
+    of L prices the expected doubt plus what this wave and later ones are expected to pay, ``cost`` (n, E, L); and how
+    many ``votes`` (n, E, L) they are expected to take."""
 
     ends: Indices
     cost: Floats
@@ -99,11 +94,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layer:
-    """Sorted counts of t votes, ``votes`` (S, M), by ascending ``keys`` (S,).
-
-    A vote for answer j leads to ``after[:, j]`` of the next layer (the first of its equals grows), where answer m
-    stands in place ``places[:, j, m]``.
-    """
+    """Sorted counts of t votes, ``votes`` (S, M), by ascending ``keys`` (S,). A vote for answer j leads to
+    ``after[:, j]`` of the next layer, where answer m stands in place ``places[:, j, m]``."""
 
     votes: Indices
     keys: Indices
@@ -123,13 +115,11 @@ class SequentialDesign:
         M = mixture.M
         self.M, self.T = M, T
         self._layers = _layers(M, T)
-        log_shares = np.log(np.maximum(mixture.shares, 1e-300))
-        a = np.array(mixture.strengths)
+        log_shares, a = np.log(np.maximum(mixture.shares, 1e-300)), np.array(mixture.strengths)
         self._steps: list[csr_array] = []
         chances: list[Floats] = []
         for t, (layer, log_chance) in enumerate(zip(self._layers, _log_chances(M, T, mixture.strengths), strict=True)):
-            weights = np.exp(log_chance + log_shares - (log_chance + log_shares).max(axis=1, keepdims=True))
-            weights /= weights.sum(axis=1, keepdims=True)
+            weights = softmax(log_chance + log_shares, axis=1)
             if t < T:
                 scaled = weights / (t + M * a)
                 chance = layer.votes * scaled.sum(axis=1, keepdims=True) + (scaled @ a)[:, None]
@@ -156,9 +146,8 @@ class SequentialDesign:
         return np.searchsorted(self._layers[int(votes[0].sum())].keys, votes @ _base(self.M, self.T))
 
     def looks(self, rows: Mapping[int, Indices], prices: Floats, waves: int, ends: Sequence[int]) -> dict[int, Look]:
-        """For each total in ``rows`` the look of those rows of its layer, with ``waves`` to come at ``prices`` (L,).
-
-        A wave may go on to the totals in ``ends``.
+        """For each total in ``rows`` the look of those rows of its layer, with ``waves`` to come at ``prices`` (L,) and
+        waves that may go on to the totals in ``ends``.
 
         >>> design = SequentialDesign(Mixture(2, (1.0,), (1.0,)), T=8)
         >>> look = design.looks({3: design.rows([(2, 1)])}, np.array([0.01]), waves=1, ends=(4, 5, 8))[3]
@@ -240,10 +229,8 @@ def _log_chances(M: int, T: int, strengths: tuple[float, ...]) -> tuple[Floats, 
 
 @lru_cache(maxsize=16)
 def _last_doubts(M: int, T: int, strengths: tuple[float, ...], zone: float) -> Floats:
-    """P(answer m is not the population vote, or not a good one) at the last layer, (S, M, strengths).
-
-    1 - prod_j P(m beats j), each pair a Beta: exact for two answers; at T votes more than two are rarely close.
-    """
+    """P(answer m is not the population vote, or not a good one) at the last layer, (S, M, strengths), as
+    1 - prod_j P(m beats j), each pair a Beta: exact for two answers; at T votes more than two are rarely close."""
     votes, a = _layers(M, T)[T].votes[:, :, None], np.array(strengths)
     doubts = np.empty((len(votes), M, len(a)))
     for m in range(M):
@@ -271,8 +258,7 @@ class Wave:
 def plan_wave(prior: Callable[[Tally], Mixture], states: Mapping[Tally, int], wave: Wave, zone: float = 0.0) -> Plan:
     """Sizes of the next wave for every question; ``states`` says how many there are of each tally.
 
-    ``prior`` is that of a tally's answer set and length class. The sum never exceeds the budget, and is all of it in
-    the last wave unless every question is at its cap.
+    The sum never exceeds the budget, and is all of it in the last wave unless every question is at its cap.
 
     >>> prior = lambda tally: Mixture(2, (1.0,), (1.0,))
     >>> close, clear = Tally((2, 2), options=2), Tally((5,), options=2)
@@ -301,10 +287,6 @@ def dealt_shares(score: Callable[[Tally], float], states: Mapping[Tally, int], w
     """Sizes for every question: the share 1 / left of the budget, one trace after the other where the score is highest.
 
     What was dealt is scored as pending; a score of -infinity is never dealt to.
-
-    >>> plan = dealt_shares(lambda tally: -tally.launched, {Tally((1,)): 2, Tally((4,)): 1}, Wave(10, 2))
-    >>> plan[Tally((1,))], plan[Tally((4,))]
-    ([3, 2], [0])
     """
     sizes = {tally: [0] * many for tally, many in states.items()}
     heap: list[tuple[float, int, int, Tally]] = []
@@ -328,10 +310,8 @@ def dealt_shares(score: Callable[[Tally], float], states: Mapping[Tally, int], w
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """One tally as the lattice sees it: ``counts`` of its answers, and how many votes a trace is worth there.
-
-    ``room`` is how many traces more each of its questions may get.
-    """
+    """One tally as the lattice sees it: ``counts`` of its answers, the votes that a trace is worth there (``rate``),
+    and how many traces more each of its questions may get (``room``)."""
 
     tally: Tally
     questions: int
@@ -352,10 +332,8 @@ class _State:
         return cls(tally, questions, counts, rate, max(0, (1 << 40) if cap is None else cap - tally.launched))
 
     def within_reach(self, ends: Indices) -> tuple[slice, Indices]:
-        """Which of these totals the question may go on to, and how many traces that takes beside those in flight.
-
-        The first takes none: what is in flight comes back in any case.
-        """
+        """Which of these totals the question may go on to, and how many traces each takes beside those in flight, the
+        first none."""
         wanted = np.ceil((ends - sum(self.counts)) / self.rate - 1e-9).astype(np.int64) - self.tally.pending
         first = int(np.flatnonzero(wanted <= 0)[-1])
         last = int(np.searchsorted(wanted, max(self.room, wanted[first]), side="right"))
@@ -408,14 +386,10 @@ class _Group:
 def _groups(
     prior: Callable[[Tally], Mixture], states: Mapping[Tally, int], cap: int | None, zone: float
 ) -> list[_Group]:
-    """The states by their priors, each in its design."""
     by_prior: defaultdict[Mixture, list[tuple[Tally, int]]] = defaultdict(list)
-    reduced: dict[Mixture, Mixture] = {}
+    reduced = lru_cache(maxsize=None)(Mixture.of_at_most)
     for tally, questions in states.items():
-        mixture = prior(tally)
-        if mixture not in reduced:
-            reduced[mixture] = mixture.of_at_most(max(HORIZONS))
-        by_prior[reduced[mixture]].append((tally, questions))
+        by_prior[reduced(prior(tally), max(HORIZONS))].append((tally, questions))
     groups = []
     for mixture, tallies in by_prior.items():
         horizon = HORIZONS[mixture.M]
@@ -469,7 +443,7 @@ def _spend_all(groups: Sequence[_Group], wave: Wave) -> Plan:
 
 
 def _envelope(sizes: Sequence[int], doubts: Sequence[float]) -> list[tuple[float, int]]:
-    """The lower convex envelope of doubt over size, step by step: doubt lost a trace, falling, and the size reached."""
+    """The steps of the lower convex envelope of doubt over size: doubt lost a trace, falling, and the size reached."""
     hull: list[tuple[int, float]] = []
     slopes: list[float] = []  # from each point of the hull to the next
     for size, doubt in zip(sizes, doubts, strict=True):
@@ -491,14 +465,9 @@ def fill_up(plan: Plan, left: int, cap: int | None) -> Plan:
     if left <= 0:
         return plan
     have = np.array([tally.launched + size for tally, sizes in plan.items() for size in sizes])
-    most = have.max() + left if cap is None else cap
-    low, high = int(have.min()), int(most)  # the level that all are filled up to
-    while low < high:
-        level = (low + high + 1) // 2
-        if np.maximum(np.minimum(level, most) - have, 0).sum() <= left:
-            low = level
-        else:
-            high = level - 1
+    most = int(have.max()) + left if cap is None else cap
+    levels = range(int(have.min()) + 1, most + 1)  # that all may be filled up to
+    low = levels.start - 1 + bisect_right(levels, left, key=lambda level: np.maximum(level - have, 0).sum())
     filled = np.maximum(have, low)
     left -= int((filled - have).sum())
     if low < most:

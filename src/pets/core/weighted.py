@@ -16,9 +16,8 @@ log|Z| = log G + log|mu| has the density
     f(t) = integral g(t - s) p(s) ds,    g(u) = exp(alpha u - e^u) / Gamma(alpha),    p(s) = e^s phi(e^s - b)
 
 (mu in units of its deviation, b = beta / sqrt(v); the negative side is the positive one of -b). The integral is a
-sum over nodes of the *narrower* factor, because nodes that resolve it resolve the product; the wider factor is
-then evaluated exactly. F is the running integral of f. Every weight is positive, so the far tails keep their
-relative accuracy; every rule is a trapezoid or Gauss-Lobatto sum of an analytic function, so few nodes do.
+sum over nodes of the *narrower* factor, which resolve the product; F is the running integral of f. Every weight is
+positive, so the far tails keep their relative accuracy; few nodes do, since the functions are analytic.
 
 The lattice is uniform in tau, t = tau - exp(tau_0 - tau): plain log|z| where the curves bend, and below tau_0,
 where they are powers of z however slow (alpha = 0.03), double-exponential (Takahasi and Mori 1974).
@@ -78,8 +77,8 @@ class Belief:
         return Belief(_put(self.alpha, m, self.alpha[m] + 1), _put(self.beta, m, beta), _put(self.v, m, v))
 
     def fantasy(self, pending: float) -> "Belief":
-        """The belief with ``pending`` traces in flight, each option taking its share alpha_m / sum alpha of them:
-        alpha and the precision 1 / v grow by the share, beta stays.
+        """The belief with ``pending`` traces in flight: alpha and the precision 1 / v grow by each option's share
+        alpha_m / sum alpha of them, beta stays.
 
         >>> Belief((3.0, 1.0), (8.0, 7.0), (0.5, 1.0)).fantasy(4)
         Belief(alpha=(6.0, 2.0), beta=(8.0, 7.0), v=(0.2, 0.5))
@@ -105,10 +104,10 @@ class ConfidenceSpread:
 
     @classmethod
     def learn(cls, groups: Iterable[Sequence[float]]) -> "ConfidenceSpread":
-        """From confidences, grouped by the answers of each question (empirical Bayes; none: nothing is known).
+        """From confidences, grouped by the answers of each question (empirical Bayes).
 
         Confidences are divided by their spread and never centred on it, which would move argmax theta mu. Where no
-        answer has two of them, the spread is that of all; equal ones all weigh the same.
+        answer has two of them, the spread is that of all.
 
         >>> ConfidenceSpread.learn([[9.0, 11.0], [9.0, 11.0]])
         ConfidenceSpread(scale=1.4142135623730951, beta_0=7.071067811865475, v_0=0.05)
@@ -137,31 +136,26 @@ def p_wins(rows: Sequence[tuple[float, float, float]], copies: Sequence[int]) ->
     >>> p_wins([(3.0, 8.0, 0.5), (1.0, 8.0, 1.0)], [1, 2]).round(4)
     array([0.7845, 0.1078])
     """
-    P: Array = _wins(np.array(rows), np.array(copies, dtype=np.float64), optimistic=False)[0]
-    return P
+    return np.asarray(_wins(np.array(rows), np.array(copies, dtype=np.float64), optimistic=False)[0])
 
 
 def p_argmax(belief: Belief) -> Array:
     """P(argmax_m theta_m mu_m = m | S), shape (M,): the terminal rule answers with its argmax.
 
-    Deterministic; a permutation of the options permutes it, bit for bit. Within 1e-6 of the integral, so of the sum
-    1, and relatively as good down to about 1e-13.
+    A permutation of the options permutes it, bit for bit. Within 1e-6 of the integral, relatively too down to 1e-13.
 
     >>> p_argmax(Belief((3.0, 2.0, 2.0), (8.0, 9.0, 8.0), (0.5, 0.5, 0.5))).round(4)
     array([0.5038, 0.2776, 0.2186])
     """
     distinct, column, copies = _distinct(belief)
-    P: Array = _wins(distinct, copies, optimistic=False)[0, column]
-    return P
+    return np.asarray(_wins(distinct, copies, optimistic=False)[0, column])
 
 
 def R_plus(belief: Belief) -> float:
     """R+ = max_m U(Upd(S; m, beta_m)) - U(S), OKG's optimistic gain of one more trace.
 
-    U(S) = max_m P(argmax theta mu = m | S) is the posterior chance that the terminal rule is right.
-
-    Taken from complements, 1 - U = sum of P over all but the leader, so it does not drown in the rounding of two
-    numbers near 1. Equal options are computed once.
+    U(S) = max_m P(argmax theta mu = m | S) is the posterior chance that the terminal rule is right. Taken from
+    complements, 1 - U = sum of P over all but the leader, it does not drown in the rounding of two numbers near 1.
 
     >>> f"{R_plus(Belief((40.0, 1.0), (8.0, 8.0), (0.1, 1.0))):.2e}"
     '4.44e-12'
@@ -193,11 +187,8 @@ def _distinct(belief: Belief) -> tuple[Array, NDArray[np.intp], Array]:
 
 
 def _wins(distinct: Array, copies: Array, *, optimistic: bool) -> Array:
-    """P(this copy of an option wins): shape (1, D) in S, or (1 + D, 2 D) if ``optimistic``.
-
-    Row 0 is S, row 1 + m is S with one copy of option m updated at its own mean; columns are the D options and
-    then the D updated ones (meaningless where the row does not hold that option).
-    """
+    """P(this copy of an option wins): shape (1, D) in S, or (1 + D, 2 D) if ``optimistic``. Row 0 is S, row 1 + m is S
+    with one copy of option m updated at its own mean; columns are the D options and then the D updated ones."""
     alpha, beta, v = distinct.T
     D = len(alpha)
     if optimistic:
@@ -244,9 +235,8 @@ class Curves(NamedTuple):
 def curves(options: Options, copies: Array, sign: int) -> Curves | None:
     """Density (times the trapezoid weight) and distribution function of every Z on the side ``sign`` of zero.
 
-    The first D options are the belief, which holds ``copies``, shape (D,), of each; the rest are what one of them
-    may become, further from zero, so the inner end of the lattice is chosen from the belief alone. ``None`` where
-    no winner can be: below zero it needs every Z below zero.
+    The first D options are the belief, which holds ``copies``, shape (D,), of each; the rest are what one of them may
+    become. ``None`` where no winner can be: below zero it needs every Z below zero.
 
     >>> side = curves(Options(np.array([3.0]), np.array([9.0]), np.array([0.5])), np.array([1.0]), +1)
     >>> bool(abs(side.f.sum() - 1) < 1e-9), bool(abs(side.F[0, -1] - 1) < 1e-9)
@@ -272,8 +262,8 @@ def curves(options: Options, copies: Array, sign: int) -> Curves | None:
 
 
 def _spacing(options: Options, M: float) -> float:
-    """The spacing that resolves the narrowest log|Z|, each as wide as the wider of its two factors, and the
-    maximum of M of them, narrower as sqrt(log M); tuned so that p_argmax sums to 1 within 1e-6."""
+    """The spacing that resolves the narrowest log|Z| and the maximum of M of them, narrower as sqrt(log M); tuned so
+    that p_argmax sums to 1 within 1e-6."""
     gamma = 0.56 / np.sqrt(options.alpha + 4)
     normal = 0.8 / (np.maximum(options.b, 2) + 3)
     return float(np.min(np.maximum(gamma, normal))) * math.sqrt(math.log(4) / math.log(max(M, 4)))
@@ -282,12 +272,10 @@ def _spacing(options: Options, M: float) -> float:
 def _lattice(options: Options, D: int, sign: int, h: float) -> tuple[Array, float]:
     """Points tau, shape (n,), and tau_0, under the bend of every curve.
 
-    The lattice ends before zero where that is surely too near to it for every Z (below zero) or for any one of
-    them (above zero, where a winner has to beat that one).
+    The lattice ends where it is surely too near to zero for every Z or, above zero, for one that a winner has to beat.
     """
-    right = np.log(
-        np.maximum(gammainccinv(options.alpha, 1e-18), 1) * options.sd * np.maximum(options.b + 8.5, 1)
-    ).max()
+    far = np.maximum(gammainccinv(options.alpha, 1e-18), 1) * options.sd * np.maximum(options.b + 8.5, 1)
+    right = np.log(far).max()
     alpha, b, sd = (column[:D] for column in options)
     signed = b > _EDGE
     smallest = sd * np.where(signed, b - 6, 1 / np.maximum(np.abs(b), 1))  # |mu| or, if not signed, where p bends
@@ -300,11 +288,8 @@ def _lattice(options: Options, D: int, sign: int, h: float) -> tuple[Array, floa
 
 
 def _law(t: Array, alpha: float, b: float) -> tuple[Array, float]:
-    """Density of log(G X) where G X > 0, X ~ N(b, 1), at t, shape (n,); and P(G X <= e^t) at the first t.
-
-    The nodes are of X if log X is narrower than log G (1 / b < 1 / sqrt(alpha)) or has the shorter tail at zero.
-    """
-    if alpha < 3 or b > max(_EDGE, math.sqrt(alpha)):
+    """Density of log(G X) where G X > 0, X ~ N(b, 1), at t, shape (n,); and P(G X <= e^t) at the first t."""
+    if alpha < 3 or b > max(_EDGE, math.sqrt(alpha)):  # X has the shorter tail at zero, or log X is narrower than log G
         nodes, w = _normal_nodes(alpha, b)
         density, parameter = _density_over_x, alpha
         start = ndtr(-b) + gammainc(alpha, math.exp(t[0]) / nodes) @ w

@@ -1,12 +1,11 @@
 """Are certificates what they say? On recorded pools the vote of all traces drawn is known, so they can be checked.
 
-A policy spends a mean budget; at that moment the prior of each question is learned from the others' tallies (no gold,
-no training) and every question's leader gets its certificate for B = the traces drawn, and with an indifference zone a
-second one: that no answer is then ahead by more. Pooled over questions and repetitions, certificates of about c should
-be right a share c of the time.
+When a policy has spent a mean budget, the prior of each question is learned from the others' tallies and its leader
+gets its certificate for B = the traces drawn, and with an indifference zone a second one. Pooled over questions and
+repetitions, certificates of about c should be right a share c of the time.
 
 With disjoint halves the certificate is the one for infinitely many traces, and right is who agrees with the vote of the
-other half: as near to infinity as a pool comes. That vote errs, too, so certificates may look a little too sure.
+other half. That vote errs, too, so certificates may look a little too sure.
 
 Even a calibrated forecaster has a calibration error, the smaller the pool the larger: ``null`` is the 95 % point of
 what one would have here whose every certificate is an independent coin, ``null_questions`` of one whose certificates of

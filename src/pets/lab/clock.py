@@ -3,29 +3,26 @@
 One loop runs them all (:func:`race`); what differs is m, the fewest votes that could settle the question, and the
 width. ``asc:hurry=0.5`` is :func:`pets.core.race.width`, ``asc:places=1`` one at a time, ``asc:batch=2`` batches of 2 m
 that wait for their last trace, ``all:32`` the vote of 32 that go out at once. Two rivals that launch everything and
-cancel: ``its_beta`` stops the 32 by asc's rule (its_hub), ``short_m:8/16`` takes the first 8 of 16.
+cancel: ``its_beta`` stops the 32 by asc's rule (its_hub), ``short_m:8/16`` takes the first 8 of 16. A batch under one
+budget (``okg:hurry=0.5,places=64``) is run by the allocator of live runs (:func:`race_batch`).
 
-A batch under one budget (``okg:hurry=0.5,places=64``) is run by the allocator of live runs (:func:`race_batch`).
-
-Times and tokens are in the question's own mean trace, those of a batch in the mean trace of all, its time the whole
-run's; a cancelled trace has written as many tokens as time has passed.
+A cancelled trace has written as many tokens as time has passed.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from heapq import heapify, heappop, heappush
-from typing import ClassVar
 
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget, cancelled_part, mean_trace, whole_traces
 from pets.core.policy import Policy, QuotaPolicy, View
 from pets.core.queues.quotas import coin_of
-from pets.core.queues.walk import States
+from pets.core.queues.walk import States, with_traces
 from pets.core.race import width
 from pets.core.tally import Tally
 from pets.errors import InputError
-from pets.lab.draws import NO_VOTE, Draw
+from pets.lab.draws import Draw
 from pets.lab.labelled import LabelledPool
 from pets.types import Launch, Trace
 
@@ -42,21 +39,18 @@ Fewest = Callable[[int, Sequence[int], float], int]
 class FixedVotes(QuotaPolicy):
     """The vote of so many traces: all that go out, or the first that come back."""
 
-    solitary: ClassVar[bool] = True
+    solitary = True
 
     votes: int = 32
 
     def quota(self, tally: Tally, view: View) -> int:
-        """As many for every question."""
         return self.votes
 
 
 @dataclass(frozen=True, slots=True)
 class RacePace:
-    """How the traces of one question go out: ``hurry``, at most ``places`` in flight and ``launches`` in all.
-
-    With a ``batch`` of b, b m go out together, and the next when all of them are back.
-    """
+    """How the traces of one question go out: ``hurry``, at most ``places`` in flight and ``launches`` in all; with a
+    ``batch`` of b, b m together, and the next when all of them are back."""
 
     hurry: float = 0.0
     places: int = 1 << 30
@@ -66,10 +60,8 @@ class RacePace:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """How a race ended: launch numbers ``back``, in the order of return; its ``time`` and ``tokens``.
-
-    ``parts`` are the tokens that each cancelled trace had written.
-    """
+    """How a race ended: launch numbers ``back``, in the order of return; its ``time`` and ``tokens``; and ``parts``,
+    the tokens that each cancelled trace had written."""
 
     back: tuple[int, ...]
     time: float
@@ -102,13 +94,9 @@ def race(path: Sequence[Trace], fewest: Fewest, pace: RacePace, states: States) 
         if not flying:
             break
         now, number = heappop(flying)
-        trace = path[number]
         back.append(number)
-        tokens += trace.tokens
-        before = NO_VOTE if trace.answer is None else votes.get(trace.answer, 0)
-        if trace.answer is not None:
-            votes[trace.answer] = before + 1
-        state = states.after(state, before)
+        tokens += path[number].tokens
+        state = states.after(state, path[number].answer, votes)
     parts = tuple(now - begun[number] for _, number in flying)
     return Finish(tuple(back), now, tokens + sum(parts), parts)
 
@@ -130,11 +118,9 @@ def by_state(policy: QuotaPolicy, states: States, options: int | None, view: Vie
     def fewest(state: int, back: Sequence[int], tokens: float) -> int:
         mean = tokens / max(1, len(back))
         key = state, mark(mean)
-        m = known.get(key)
-        if m is None:
-            counts, nulls = states.keys[state]
-            m = known[key] = policy.fewest(Tally(counts, nulls, options=options, mean_tokens=mean), view)
-        return m
+        if key not in known:
+            known[key] = policy.fewest(Tally(*states.keys[state], options=options, mean_tokens=mean), view)
+        return known[key]
 
     return fewest
 
@@ -145,17 +131,10 @@ def by_tally(policy: QuotaPolicy, path: Sequence[Trace], states: States, options
 
     def fewest(state: int, back: Sequence[int], tokens: float) -> int:
         nonlocal rounds
-        counts, nulls = states.keys[state]
-        mean = tokens / max(1, len(back))
-        tally = Tally(counts, nulls, options=options, rounds=rounds, mean_tokens=mean, question=path[0].question)
+        key, mean = states.keys[state], tokens / max(1, len(back))
+        tally = Tally(*key, options=options, rounds=rounds, mean_tokens=mean, question=path[0].question)
         if policy.sees == "traces":
-            traces = [path[number] for number in sorted(back)]
-            tally = replace(
-                tally,
-                answers=tuple(trace.answer for trace in traces),
-                confidences=tuple(trace.confidence for trace in traces),
-                tokens=tuple(trace.tokens for trace in traces),
-            )
+            tally = with_traces(tally, [path[number] for number in sorted(back)])
         m = policy.fewest(tally, view)
         rounds += m > 0 and len(back) >= policy.warmup
         return m
@@ -177,8 +156,7 @@ def race_arrivals(
 ) -> list[Finish]:
     """Questions that arrive one by one, each when the vote before it is settled, on a budget of ``total`` traces.
 
-    A cancelled trace counts as it does live (:func:`pets.core.budget.cancelled_part`). The policy is told what is left
-    for votes: without the share that races so far have spent on traces that were cancelled.
+    The policy is told what is left for votes: without the share that races so far have spent on cancelled traces.
     """
     paths = list(draw.traces.values())
     left, voted, parts, tokens, finishes = total, 0, 0, 0.0, []
@@ -199,11 +177,8 @@ def race_arrivals(
 
 
 def race_batch(policy: Policy, draw: Draw, pace: RacePace, total: int, seed: int) -> list[Finish]:
-    """All questions at once under one budget of ``total`` traces; each has its answer when the run ends.
-
-    The allocator is that of live runs, with ``pace.places`` in flight over all questions. A question of which nothing
-    more is recorded is asked no more.
-    """
+    """All questions at once under one budget of ``total`` traces, by the allocator of live runs with ``pace.places`` in
+    flight over all of them; each has its answer when the run ends."""
     budget, paths = Budget(total, draw.size), draw.traces
     allocator = Allocator(policy, budget, draw.questions(), seed=seed, hurry=pace.hurry)
     begun: dict[Launch, float] = {}
@@ -217,7 +192,7 @@ def race_batch(policy: Policy, draw: Draw, pace: RacePace, total: int, seed: int
                 if launch.number < len(paths[launch.question]):
                     begun[launch] = now
                     heappush(flying, (now + paths[launch.question][launch.number].tokens, launch))
-                else:
+                else:  # nothing more is recorded
                     allocator.give_up(launch)
         if not flying:
             break
@@ -246,8 +221,6 @@ def paced(spec: str) -> tuple[str | Policy, RacePace | None]:
 
     >>> paced("asc:threshold=0.9,hurry=0.5")
     ('asc:threshold=0.9', RacePace(hurry=0.5, places=1073741824, launches=1073741824, batch=0.0))
-    >>> paced("all:32")[0], paced("asc")
-    (FixedVotes(votes=32), ('asc', None))
     """
     name, _, text = spec.partition(":")
     if name == "all":

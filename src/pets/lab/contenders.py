@@ -4,12 +4,9 @@
 - *waves*: an index policy with waves spends each mean budget anew: what a wave takes depends on the budget.
 - *stopping*: a rule that looks at one question alone, a point for each value of its sweep.
 - *ranked*: a swept rule that looks at past stops (dsc), questions from the hardest to the easiest.
-- *online*: a policy that is given a mean budget; by the paper's split some questions train it, and the others arrive
-  one by one.
+- *online*: a policy that is given a mean budget; some questions train it, and the others arrive one by one.
 - *clock*: a stopping rule, a price rule on questions that arrive, or an index policy over a batch, whose traces race
   (:mod:`pets.lab.clock`).
-
-Below them are the drivers of recorded traces: the allocator of live runs, and the fast path of quota policies.
 """
 
 from collections.abc import Sequence
@@ -20,7 +17,7 @@ import numpy as np
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import IndexPolicy, Policy, QuotaPolicy, Training
-from pets.core.queues.walk import Walk
+from pets.core.queues.walk import States, Walk
 from pets.core.tally import Tally
 from pets.errors import InputError
 from pets.lab.clock import HURRIES, MEAN_BUDGET, Finish, RacePace, paced, race_alone, race_arrivals, race_batch
@@ -89,10 +86,9 @@ class Contender:
         if self.option != "budget":
             return self.values
         fewest = max(1, self.policy.warmup)
-        within = tuple(budget for budget in config.budgets if fewest <= budget <= size)
-        if not within:
-            raise InputError(f"{self.name}: no budget between its warm-up of {fewest} and {size} traces per question.")
-        return within
+        if within := tuple(budget for budget in config.budgets if fewest <= budget <= size):
+            return within
+        raise InputError(f"{self.name}: no budget between its warm-up of {fewest} and {size} traces per question.")
 
     def run(self, draw: Draw, config: ReplayConfig, walk: Walk, parts: Split | None) -> Result:
         """The result of one repetition."""
@@ -123,7 +119,6 @@ class Contender:
     def _allocate(
         self, draw: Draw, config: ReplayConfig, values: Sequence[float], walk: Walk, parts: Split | None
     ) -> Allocation:
-        """What each question gets at each of the values."""
         seed = int(np.random.SeedSequence(config.seeds(draw.pool.name, draw.repetition)).generate_state(1)[0])
         policy, rows = self.policy, list(range(len(draw.paths)))
         if self.trains:
@@ -135,7 +130,9 @@ class Contender:
                 order, policy = batch_order(policy, draw, seed)
                 return Allocation.of_order(order, draw, verdict_outcomes(policy, draw))
             case "clock":
-                return self._race(draw, policy, rows, values, totals, walk, seed)
+                points = zip(values, totals, strict=True)
+                runs = [self._race(value, draw, policy, rows, total, walk.states, seed) for value, total in points]
+                return Allocation.of_races(runs, draw, rows, batch=self.shares)
             case "waves":
                 orders, learned = zip(*(batch_order(policy, draw, seed, total) for total in totals), strict=True)
                 sizes = [np.bincount(order, minlength=len(rows)) for order in orders]
@@ -152,28 +149,15 @@ class Contender:
         return Allocation.of_sizes(sizes, draw, rows, verdict_outcomes(policy, draw))
 
     def _race(
-        self,
-        draw: Draw,
-        policy: Policy,
-        rows: Sequence[int],
-        values: Sequence[float],
-        totals: Sequence[int],
-        walk: Walk,
-        seed: int,
-    ) -> Allocation:
-        """The races of every question, at each point of the sweep."""
-        runs: list[list[Finish]] = []
-        for value, total in zip(values, totals, strict=True):
-            pace = RacePace(hurry=value) if self.pace is None else self.pace
-            if self.shares:
-                runs.append(race_batch(policy, draw, pace, total, seed))
-            elif self.trains:
-                assert isinstance(policy, QuotaPolicy)
-                runs.append(race_arrivals(policy, draw, pace, walk.states, rows, total, seed))
-            else:
-                rule = self.rule(None if self.option == "hurry" else value, draw.size)
-                runs.append(race_alone(rule, draw, pace, walk.states))
-        return Allocation.of_races(runs, draw, rows, batch=self.shares)
+        self, value: float, draw: Draw, policy: Policy, rows: Sequence[int], total: int, states: States, seed: int
+    ) -> list[Finish]:
+        pace = RacePace(hurry=value) if self.pace is None else self.pace
+        if self.shares:
+            return race_batch(policy, draw, pace, total, seed)
+        if self.trains:
+            assert isinstance(policy, QuotaPolicy)
+            return race_arrivals(policy, draw, pace, states, rows, total, seed)
+        return race_alone(self.rule(None if self.option == "hurry" else value, draw.size), draw, pace, states)
 
     def rule(self, value: float | None, size: int) -> QuotaPolicy:
         """The policy at one value of its sweep, capped as it was set, else at the traces there are."""
@@ -186,10 +170,8 @@ class Contender:
 
 
 def verdict_outcomes(policy: Policy, draw: Draw) -> Outcomes:
-    """What the verdicts of a policy are worth after each trace: those of the vote, unless it has verdicts of its own.
-
-    What is served is what is scored. The verdict on given traces must not depend on the option that is swept.
-    """
+    """What the verdicts of a policy are worth after each trace: those of the vote, unless it has verdicts of its own,
+    which must not depend on the option that is swept."""
     kind = type(policy)
     if policy.sees != "traces" or (kind.answer is Policy.answer and kind.weights is Policy.weights):
         return draw.outcomes
@@ -202,10 +184,8 @@ def verdict_outcomes(policy: Policy, draw: Draw) -> Outcomes:
 
 
 def contenders(policies: Sequence[str | Policy], *, clock: bool = False) -> list[Contender]:
-    """What to run for these policies, each given as an object or a spec; ``clock``: their traces race.
-
-    An option that was set is not swept. Uniform also runs online, if another does.
-    """
+    """What to run for these policies, each an object or a spec: an option that was set is not swept, and uniform also
+    runs online, if another does. ``clock``: their traces race."""
     by_name: dict[str, Contender] = {}
     for policy in policies:
         contender = _racing(policy) if clock else _contender(policy)
@@ -261,36 +241,34 @@ def _racing(choice: str | Policy) -> Contender:
 
 
 def hardest_first(draw: Draw) -> list[int]:
-    """Rows by the leader's share of the votes, lowest first, no vote at all before any.
+    """Rows by the leader's share of the votes, lowest first.
 
     The votes are those of up to 32 traces that are neither drawn nor part of the target, as a ranking made beforehand
     would have it; where nothing else was recorded, those of the traces drawn (which flatters the policy).
     """
     shares = []
-    for row, question in enumerate(draw.pool.questions):
-        looked_at = draw.spare[row][:RANKING_TRACES].tolist() or draw.paths[row][:RANKING_TRACES].tolist()
-        shares.append(leader_share(question.labels[j] for j in looked_at))
+    for question, spare, path in zip(draw.pool.questions, draw.spare, draw.paths, strict=True):
+        traces = (spare if spare.size else path)[:RANKING_TRACES].tolist()
+        shares.append(leader_share(question.labels[j] for j in traces))
     ranking: list[int] = np.argsort(shares, kind="stable").tolist()
     return ranking
 
 
 def batch_order(policy: Policy, draw: Draw, seed: int, total: int | None = None) -> tuple[Indices, Policy]:
-    """The question of each trace when all questions are there at once, and ``total`` may be spent, or everything.
+    """The question of each trace when all are there at once, and ``total`` (by default all) may be spent; and the
+    policy as it has learned in the end.
 
-    With it comes the policy as it has learned in the end.
-
-    Since an index policy's next step does not depend on the budget, every prefix is the run of a smaller one; with
-    waves it does, and each wave comes after the last is back. A blind policy is asked for everything at once.
+    An index policy's next step does not depend on the budget: every prefix is the run of a smaller one. With waves it
+    does, and each wave comes after the last is back. A blind policy is asked for everything at once.
     """
     total = draw.paths.size if total is None else total
     allocator = Allocator(policy, Budget(total, draw.size), draw.questions(), seed=seed)
-    ask, tell, traces = allocator.ask, allocator.tell, draw.traces
     rows = {question.id: row for row, question in enumerate(draw.pool.questions)}
     served: list[int] = []
     width = total if policy.blind or policy.waves else 1
-    while launches := ask(width):
+    while launches := allocator.ask(width):
         for id, number in launches:
-            tell(traces[id][number])
+            allocator.tell(draw.traces[id][number])
             served.append(rows[id])
     return np.array(served, dtype=np.int64), allocator.policy
 
@@ -299,27 +277,20 @@ def stream_sizes(policy: Policy, draw: Draw, arrivals: Sequence[int], total: int
     """Traces of each question when they arrive one by one, each after the last has stopped; as ``arrivals`` lists."""
     size = draw.size
     allocator = Allocator(policy, Budget(total, size), horizon=len(arrivals), seed=seed)
-    ask, tell = allocator.ask, allocator.tell
-    sizes = []
-    for question in draw.questions(arrivals):
+    sizes = np.zeros(len(arrivals), dtype=np.int64)
+    for position, question in enumerate(draw.questions(arrivals)):
         allocator.add(question)
-        path = draw.traces[question.id]
-        size_so_far = 0
-        while launches := ask(size):
-            for launch in launches:
-                tell(path[launch.number])
-            size_so_far += len(launches)
-        sizes.append(size_so_far)
-    return np.array(sizes, dtype=np.int64)
+        while launches := allocator.ask(size):
+            for id, number in launches:
+                allocator.tell(draw.traces[id][number])
+            sizes[position] += len(launches)
+    return sizes
 
 
 def online_sizes(
     policy: QuotaPolicy, draw: Draw, walk: Walk, arrivals: Sequence[int], total: int, seed: int
 ) -> Indices:
-    """What :func:`stream_sizes` finds, by the fast path over ``walk``.
-
-    A policy that learns on its way or sees whole traces is left to the allocator, and so is a budget that it refuses.
-    """
+    """What :func:`stream_sizes` finds, by the fast path over ``walk`` where the policy learns nothing on its way."""
     if policy.learns or policy.sees == "traces" or policy.warmup * len(arrivals) > total:
         return stream_sizes(policy, draw, arrivals, total, seed)
     return walk.arrivals(policy, arrivals, total, seed)

@@ -2,7 +2,6 @@
 
 A policy that is told one trace at a time sees a question only through a prefix of its path. So any run reduces to how
 many traces each question has had, and ``agree[q, n]``, ``correct[q, n]`` and ``tokens[q, n]`` hold all outcomes.
-Running votes are the winner after every prefix of every path, by the one tie rule.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,10 +64,8 @@ def running_weighted_votes(path: Labels, confidences: Sequence[float | None], ra
 
 
 def kept_weights(path: Labels, confidences: Sequence[float | None] | None) -> list[float]:
-    """What each trace weighs: 1 without confidences, else its own if it is among the top 70 % of those that voted.
-
-    A vote without a confidence raises, a trace without a vote needs none.
-    """
+    """What each trace weighs: 1 without confidences, else its own if it is among the top 70 % of those that voted. A
+    vote without a confidence raises."""
     if confidences is None:
         return [1.0] * len(path)
     weights = confidence_weights([0.0 if label is None else c for label, c in zip(path, confidences, strict=True)])
@@ -81,11 +78,8 @@ NO_TRACE = -2  # the code of an answer that no trace of the path gave; no vote e
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """What the verdict after each of n = 0..P traces is worth, (N, P + 1) each.
-
-    ``agree``: it is the target; ``good``: no answer has a share of the target's votes that exceeds its own by more than
-    the zone; ``correct``: it is gold.
-    """
+    """What the verdict after each of n = 0..P traces is worth, (N, P + 1) each: whether it is the target, whether no
+    answer's share of the target's votes exceeds its own by more than the zone, and whether it is gold."""
 
     agree: Flags
     good: Flags
@@ -94,10 +88,8 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DrawTargets:
-    """Scores verdicts, given as codes of each path's answers in the order of first launch (``ranks``).
-
-    ``target`` (N,) and ``gold`` (N,) are codes, ``within`` (N, K) the codes that are good enough.
-    """
+    """Scores verdicts, given as codes of each path's answers in the order of first launch (``ranks``); ``target`` (N,)
+    and ``gold`` (N,) are codes, ``within`` (N, K) the codes that are good enough."""
 
     ranks: tuple[dict[str, int], ...]
     target: Codes
@@ -117,12 +109,12 @@ class DrawTargets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draw:
-    """What is fixed before any policy runs. N questions with P traces each.
+    """What is fixed before any policy runs: N questions with P traces each.
 
-    ``paths`` (N, P) are indices into the recorded traces in launch order, ``spare`` those that are
-    neither drawn nor part of the target. ``outcomes`` are those of the vote, the verdict of every policy that has none
-    of its own; ``judge`` scores the others. ``judged`` says where gold is known, ``tied`` where two answers share the
-    target's lead. ``tokens`` (N, P + 1) are cumulative; ``None`` unless every question has them.
+    ``paths`` (N, P) are indices into the recorded traces in launch order, ``spare`` those that are neither drawn nor
+    part of the target. ``outcomes`` are those of the vote; ``judge`` scores other verdicts. ``judged`` says where gold
+    is known, ``tied`` where two answers share the target's lead. ``tokens`` (N, P + 1) are cumulative; ``None`` unless
+    every question has them.
     """
 
     pool: LabelledPool
@@ -161,11 +153,8 @@ def size_of(pool: LabelledPool, config: ReplayConfig) -> int:
 
 
 def without_short(pool: LabelledPool, config: ReplayConfig) -> LabelledPool:
-    """The pool without questions that have too few traces: fewer than ``config.min_traces``, where that is given.
-
-    Else the pool is as long as its shortest question, and only stragglers are left out: at most a tenth of the
-    questions, with less than half of the traces that would be drawn of the others.
-    """
+    """The pool without questions that have fewer traces than ``config.min_traces``; where that is not given, without
+    stragglers: at most a tenth of them, with less than half of the traces that would be drawn of the others."""
     counts = sorted(len(question.labels) for question in pool.questions)
     least = config.min_traces
     if least is None:
@@ -193,12 +182,12 @@ def draw_traces(pool: LabelledPool, config: ReplayConfig, repetition: int) -> Dr
     labels = [[trace.answer for trace in path] for path in traces.values()]
     codes, ranks = coded(labels)
     judge, ties = _judge(pool, targets, ranks, config)
-    votes = running_votes(codes)
     if config.weighted:
         confidences = [[trace.confidence for trace in path] for path in traces.values()]
-        votes = np.array(
-            [running_weighted_votes(*path) for path in zip(labels, confidences, ranks, strict=True)], dtype=np.int32
-        )
+        paired = zip(labels, confidences, ranks, strict=True)
+        votes = np.array([running_weighted_votes(*path) for path in paired], dtype=np.int32)
+    else:
+        votes = running_votes(codes)
     tokens = np.cumsum([[0, *(trace.tokens for trace in path)] for path in traces.values()], axis=1)
     return Draw(
         pool=pool,
@@ -275,8 +264,6 @@ def good_labels(verdicts: Iterable[str], votes: Mapping[str, float], zone: float
 
 
 def _traces(question: LabelledQuestion, path: Sequence[int]) -> tuple[Trace, ...]:
-    id, labels, tokens, confidences = question.id, question.labels, question.tokens, question.confidence
-    return tuple(
-        Trace(id, n, labels[j], confidences[j] if confidences else None, tokens=tokens[j] if tokens else 0)
-        for n, j in enumerate(path)
-    )
+    labels = question.labels
+    tokens, confidences = question.tokens or (0,) * len(labels), question.confidence or (None,) * len(labels)
+    return tuple(Trace(question.id, n, labels[j], confidences[j], tokens=tokens[j]) for n, j in enumerate(path))

@@ -21,7 +21,7 @@ from pets.cluster import RayCluster
 from pets.core.policy import Policy
 from pets.core.queues.walk import States, Walk
 from pets.errors import InputError
-from pets.lab.calibration import certify
+from pets.lab.calibration import Certified, certify
 from pets.lab.clock import timed
 from pets.lab.config import ReplayConfig
 from pets.lab.contenders import Contender, contenders, split
@@ -43,7 +43,7 @@ class Task:
     pool: LabelledPool
     config: ReplayConfig
     contenders: tuple[Contender, ...]
-    repetitions: tuple[int, ...]
+    repetitions: range
 
     @property
     def weight(self) -> int:
@@ -74,11 +74,10 @@ def replay(
 ) -> list[PoolResult]:
     """Run every policy, given as a spec or an object, on every pool; :func:`pets.read_pool` makes one of a file.
 
-    ``settings`` are those of :class:`ReplayConfig` (``repetitions=30``, ``size=64``...).
-    ``answer`` is the answer type that reads the recorded strings: by default each pool's own kind, else as recorded.
-    ``progress`` is called with the traces drawn so far and in all. With more than one worker, the calling script needs
-    the usual ``if __name__ == "__main__":``, since workers are started afresh. A ``cluster`` replays on its cores in
-    their stead, with the same results.
+    ``settings`` are those of :class:`ReplayConfig` (``repetitions=30``, ``size=64``...). ``answer`` is the answer type
+    that reads the recorded strings: by default each pool's own kind, else as recorded. ``progress`` is called with the
+    traces drawn so far and in all. With more than one worker the calling script needs the usual
+    ``if __name__ == "__main__":``. A ``cluster`` replays on its cores in their stead, with the same results.
 
     >>> from pets.pools import PooledQuestion
     >>> toy = Pool("toy", (PooledQuestion("q1", ("A", "B", "A", "A")), PooledQuestion("q2", ("B",) * 4)))
@@ -86,9 +85,9 @@ def replay(
     >>> found.result("okg").consistency.shape, float(found.result("okg").consistency[:, -1].min())
     ((2, 9), 1.0)
     """
-    if unknown := set(settings) - {field.name for field in fields(ReplayConfig)}:
-        known = ", ".join(field.name for field in fields(ReplayConfig))
-        raise InputError(f"there is no setting {min(unknown)!r}. Settings of a replay: {known}.")
+    known = [field.name for field in fields(ReplayConfig)]
+    if unknown := set(settings).difference(known):
+        raise InputError(f"there is no setting {min(unknown)!r}. Settings of a replay: {', '.join(known)}.")
     config = config or ReplayConfig(**settings)
     policies = [policies] if isinstance(policies, str | Policy) else policies
     names = [pool.name for pool in pools]
@@ -157,14 +156,12 @@ def _tasks(
     for pool in pools:
         traces = len(pool.questions) * size_of(pool, config)
         block = max(1, min(BLOCK_TRACES // traces, config.repetitions // workers))
-        for first in range(0, config.repetitions, block):
-            repetitions = tuple(range(first, min(first + block, config.repetitions)))
-            tasks.append(Task(pool, config, entrants, repetitions))
+        blocks = [range(config.repetitions)[first : first + block] for first in range(0, config.repetitions, block)]
+        tasks += [Task(pool, config, entrants, repetitions) for repetitions in blocks]
     return sorted(tasks, key=lambda task: -task.weight)
 
 
 def _run(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, list[Repetition]]]:
-    """Tasks as they end."""
     if workers <= 1:
         yield from ((task, run_task(task)) for task in tasks)
         return
@@ -203,16 +200,15 @@ def run_task(task: Task) -> list[Repetition]:
 
 
 def _with_certificates(result: Result, draw: Draw, config: ReplayConfig) -> Result:
-    """The result with certificates at each mean budget, if it is that of an offline run."""
+    """The result of an offline run with its certificates at each mean budget; any other as it is."""
     if result.setting != "offline":
         return result
     (allocation,) = result.allocations
-    sizes = {
-        budget: allocation.at(round(budget * allocation.questions)).astype(np.int64)
-        for budget in config.certified
-        if budget <= draw.size
-    }
-    certified = (part for budget, own in sizes.items() for part in certify(draw, own, config, result.policy, budget))
+    certified: list[Certified] = []
+    for budget in config.certified:
+        if budget <= draw.size:
+            sizes = allocation.at(round(budget * allocation.questions)).astype(np.int64)
+            certified += certify(draw, sizes, config, result.policy, budget)
     return replace(result, certified=tuple(certified))
 
 

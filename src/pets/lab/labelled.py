@@ -1,9 +1,4 @@
-"""Labelled pools: equal recorded answers get one label, and gold the label of the answers that equal it.
-
-A pool holds extracted answers, or the texts of traces, or both. An answer type that is asked for
-reads the texts where there are any, by the code that reads the texts of a live model; without one, the recorded answers
-are compared.
-"""
+"""Labelled pools: equal recorded answers get one label, and gold the label of the answers that equal it."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -83,8 +78,9 @@ class LabelledPool:
         kept = tuple(question for question in self.questions if question.id not in ids)
         if not kept:
             raise InputError(f'pool "{self.name}": every question {reason}; there is nothing to replay.')
-        number = "1 question is" if len(ids) == 1 else f"{len(ids):,} questions are"
-        note = f"{number} left out: each {reason}" if len(ids) > 1 else f"{number} left out: it {reason}"
+        note = f"{len(ids):,} questions are left out: each {reason}"
+        if len(ids) == 1:
+            note = f"1 question is left out: it {reason}"
         return replace(self, questions=kept, note="; ".join(filter(None, (self.note, note))))
 
 
@@ -98,11 +94,10 @@ def read_answers(pool: Pool, answer: str | None = None) -> LabelledPool:
     """The pool's votes by the given answer type, by default that of its manifest, else as recorded (``raw``).
 
     Texts are read where an answer type is given, or where there is nothing else (by ``auto``, each question by the type
-    that its traces look like, which ``note`` counts); so are recorded answers that turn out to be texts.
-    Choices whose answers are bare digits, all of them, are read as the labels of that range. A manifest's
-    type that reads fewer than half of the answers is not what these strings are: then they are taken as recorded, and
-    ``note`` says so. In a pool of choices the options are the different answers of the whole pool. A question to which
-    no trace gave an answer is left out, and ``note`` says so. Where nothing can be read it raises.
+    that its traces look like); so are recorded answers that turn out to be texts. Choices whose answers are all bare
+    digits are read as the labels of that range. Where a manifest's type reads fewer than half of the answers they are
+    taken as recorded. In a pool of choices the options are the different answers of the whole pool. A question to which
+    no trace gave an answer is left out. ``note`` says what was done; where nothing can be read it raises.
     """
     if not pool.questions:
         raise InputError(f'pool "{pool.name}" has no question; there is nothing to replay.')
@@ -163,12 +158,9 @@ def relabelled(pool: Pool, read: LabelledPool) -> Pool:
     ('72', '71')
     """
     labelled = {question.id: question for question in read.questions}
-    questions = (
-        replace(question, answers=labelled[question.id].labels, gold=labelled[question.id].gold or question.gold)
-        for question in pool.questions
-        if question.id in labelled
-    )
-    return replace(pool, questions=tuple(questions), kind=read.answer)
+    pairs = [(question, labelled[question.id]) for question in pool.questions if question.id in labelled]
+    questions = tuple(replace(question, answers=own.labels, gold=own.gold or question.gold) for question, own in pairs)
+    return replace(pool, questions=questions, kind=read.answer)
 
 
 def _digits(pool: Pool) -> str | None:
@@ -180,12 +172,10 @@ def _digits(pool: Pool) -> str | None:
 
 
 def _unread(question: PooledQuestion) -> bool:
-    """Whether the answers of its texts are yet to be read."""
     return question.texts is not None and all(answer is None for answer in question.answers)
 
 
 def _from_texts(question: PooledQuestion, kind: AnswerType) -> Sequence[str | None]:
-    """The answers in a question's texts; where it has none, the recorded ones."""
     if question.texts is None:
         return question.answers
     cut = question.cut or (False,) * len(question.texts)
@@ -240,10 +230,8 @@ def _is_text(answer: str) -> bool:
 
 
 def _unnamed(pool: Pool) -> str:
-    """How a pool is read that has no answer type: texts by what they look like, answers as they are.
-
-    Answers that are whole texts are refused: compared as strings, hardly two would be equal.
-    """
+    """How a pool is read that has no answer type: texts by what they look like, answers as they are, unless they are
+    whole texts, of which hardly two would be equal."""
     if all(_unread(question) for question in pool.questions):
         return "auto"
     if _holds_texts(pool):

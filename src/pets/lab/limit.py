@@ -14,10 +14,9 @@ chance that each answer is the target, and for a price of lambda a trace the bes
 
 Each price gives a point of the frontier; all of them are found by bisecting chords (Eisner and Severance, 1976), and
 drawing at random between two rules reaches what lies between two points. By Lagrange duality no policy has a higher
-expected self-consistency at the same expected spend, batch policies included, *if* questions are independent draws from
-the pool's mix and votes are all it sees. In a replay every question of the pool appears exactly once, equal states are
-served in the file's order, and repetitions are few: a policy may pass the frontier a little, by luck or because the
-order or the finite batch says something of the questions that remain. Trace lengths and confidences may help too.
+expected self-consistency at the same expected spend, *if* questions are independent draws from the pool's mix and votes
+are all it sees. In a replay every question of the pool appears exactly once, so a policy may pass the frontier a
+little; trace lengths and confidences may help too.
 """
 
 import math
@@ -62,12 +61,8 @@ class Frontier:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """The S states that t traces may lead to. ``votes`` (S, M) are counts in the order of first launch.
-
-    ``chances`` (S, M) says how likely each answer is the target: not always the leader most, where one that was
-    launched second most probably ends in a tie. ``step`` (S, S') holds the chances of the next layer's states; the last
-    layer has none.
-    """
+    """The S states that t traces may lead to: ``votes`` (S, M) in the order of first launch, ``chances`` (S, M) that
+    each answer is the target, and ``step`` (S, S'), the chances of the next layer's states; the last layer has none."""
 
     votes: Indices
     chances: Floats
@@ -76,8 +71,7 @@ class Layer:
     @property
     def best(self) -> Floats:
         """The chance that the likeliest answer is the target, (S,); none before the first trace."""
-        best: Floats = self.chances.max(axis=1) * self.votes.any(axis=1)
-        return best
+        return np.asarray(self.chances.max(axis=1) * self.votes.any(axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,8 +84,8 @@ class Lattice:
     def of(cls, counts: Sequence[Sequence[int]], size: int, zone: float = 0.0) -> "Lattice":
         """The lattice of a pool: a question's full counts each, of which ``size`` traces are drawn.
 
-        The target is the vote of them all; with a ``zone``, any answer that none leads by more than that share. Then
-        ties need no settling, and states are counts in descending order, a few of those in the order of first launch.
+        The target is the vote of them all; with a ``zone``, any answer that none leads by more than that share: then
+        ties need no settling, and states are counts in descending order.
         """
         ordered = not zone
         rows, chances = zip(*_reached(counts, size, ordered), strict=True)
@@ -133,10 +127,8 @@ class Lattice:
 def optimal_frontier(
     counts: Sequence[Sequence[int]], size: int, *, zone: float = 0.0, tolerance: float = 1e-6
 ) -> Frontier:
-    """The Bayes-optimal frontier of a pool, whose questions have these full counts, with ``size`` traces drawn.
-
-    With a ``zone`` it is that of zone-consistency. Its corners are exact; between two of them the true frontier lies at
-    most ``tolerance`` over the straight line.
+    """The Bayes-optimal frontier (with a ``zone``, of zone-consistency) of a pool whose questions have these full
+    counts, with ``size`` traces drawn: its corners, between which it lies at most ``tolerance`` over the straight line.
 
     >>> limit = optimal_frontier([(8, 0), (7, 1), (5, 3)], size=5)
     >>> round(limit.traces_at(0.95), 3), limit.traces_at(0.0), round(float(limit.consistency[-1]), 9)
@@ -149,14 +141,14 @@ def frontier_of(
     optimum: Callable[[Floats], tuple[Floats, Floats]], tolerance: float, levels: Sequence[float] | None = None
 ) -> Frontier:
     """The frontier of the rules whose best at each price ``optimum`` knows; near ``levels`` alone, in less time."""
-    last_traces, last_consistency = optimum(np.zeros(1))
-    corners = [(0.0, 0.0), (float(last_traces[0]), float(last_consistency[0]))]
+    (traces,), (consistency,) = optimum(np.zeros(1))
+    corners = [(0.0, 0.0), (float(traces), float(consistency))]
     chords = [(corners[0], corners[1])]
     while chords:
         prices = np.array([(right[1] - left[1]) / (right[0] - left[0]) for left, right in chords])
-        traces, consistency = optimum(prices)
+        points = np.array(optimum(prices)).T.tolist()
         open_chords = []
-        for (left, right), price, x, y in zip(chords, prices, traces.tolist(), consistency.tolist(), strict=True):
+        for (left, right), price, (x, y) in zip(chords, prices, points, strict=True):
             if y - left[1] - price * (x - left[0]) > tolerance:
                 corners.append((x, y))
                 open_chords += [(left, (x, y)), ((x, y), right)]
@@ -165,21 +157,19 @@ def frontier_of(
             for left, right in open_chords
             if levels is None or any(left[1] <= level <= right[1] for level in levels)
         ]
-    points = np.array(sorted(corners))
-    return Frontier(points[:, 0], points[:, 1])
+    return Frontier(*np.array(sorted(corners)).T)
 
 
 def attainable(pool: LabelledPool, config: ReplayConfig, zone: float = 0.0) -> tuple[Frontier | None, str]:
     """The limit of a replay, or ``None`` and why there is none.
 
-    Up to three answers it is at once; four take about half a minute, and are left out unless the settings ask.
-    With a ``zone`` there are fewer states: five answers take as long.
+    Four answers (with a ``zone`` five) take about half a minute, and are left out unless the settings ask.
     """
     seen = max(len(set(question.labels) - {None}) for question in pool.questions)
     if config.reference != "whole" or config.weighted:
         return None, "it is known for the unweighted vote of the whole pool"
     size = size_of(pool, config)
-    if seen > MAX_ANSWERS or not _within_reach(seen, size, ordered=not zone):
+    if not _within_reach(seen, size, ordered=not zone):
         return None, f"a question has {seen} different answers, too many for {size} traces"
     if states_of(seen, size) > QUICK_STATES and not config.attainable:
         return None, f"with {seen} answers and {size} traces it takes a while: ask for it with --attainable"
@@ -191,9 +181,8 @@ def attainable(pool: LabelledPool, config: ReplayConfig, zone: float = 0.0) -> t
 def votes_alone(pool: LabelledPool, size: int) -> tuple[list[tuple[int, ...]], float]:
     """The full counts of each question, descending, as if every trace voted, and the mean traces per vote.
 
-    Traces without an answer have no place in the lattice: they are left out, a question that has fewer votes than
-    traces are drawn is scaled up to their number, and what the limit spends is counted in votes, then multiplied. A
-    pool in which every trace votes is taken as it is.
+    Traces without an answer have no place in the lattice: what the limit spends is counted in votes, then multiplied. A
+    question that has fewer votes than traces are drawn is scaled up to their number.
     """
     counts, ratios = [], []
     for question in pool.questions:
@@ -225,7 +214,8 @@ def states_of(answers: int, size: int, ordered: bool = True) -> int:
 
 
 def _within_reach(answers: int, size: int, ordered: bool) -> bool:
-    return states_of(answers, size, ordered) <= (MAX_STATES if ordered else MAX_DESCENDING_STATES)
+    most = MAX_STATES if ordered else MAX_DESCENDING_STATES
+    return answers <= MAX_ANSWERS and states_of(answers, size, ordered) <= most
 
 
 def _reached(counts: Sequence[Sequence[int]], size: int, ordered: bool) -> Iterator[tuple[Indices, Floats]]:
@@ -236,7 +226,7 @@ def _reached(counts: Sequence[Sequence[int]], size: int, ordered: bool) -> Itera
     if min(map(min, counts)) < 0 or min(map(sum, distinct)) < size:
         raise InputError(f"every question needs counts of 0 or more that add up to at least the {size} traces drawn.")
     M = max(map(len, distinct))
-    if M > MAX_ANSWERS or not _within_reach(M, size, ordered):
+    if not _within_reach(M, size, ordered):
         raise InputError(
             f"{M} different answers and {size} traces make {states_of(M, size, ordered):,} states, more than "
             "the limit goes up to (4 answers and 64 traces). Ask for fewer traces, or leave the pool out."
@@ -267,7 +257,7 @@ def _launch_ordered(t: int, M: int) -> Indices:
 
 
 def _descending(t: int, M: int, most: int) -> Iterator[tuple[int, ...]]:
-    """All counts of t votes for up to M answers in descending order, none over ``most``, filled up with zeros."""
+    """All counts of t votes for up to M answers, descending, none over ``most``, filled up with zeros."""
     if t == 0:
         yield (0,) * M
         return
@@ -295,8 +285,7 @@ def _orders(factors: Floats, rows: Indices) -> Floats:
 def _falling(x: Indices, C: int, size: int) -> Floats:
     """(x)_n / C^n for n = 0..P: the scale cancels, and keeps the numbers small."""
     factors = np.maximum(x[..., None] - np.arange(size), 0) / C
-    start = np.ones((*x.shape, 1))
-    return np.concatenate([start, factors.cumprod(axis=-1)], axis=-1)
+    return np.concatenate([np.ones((*x.shape, 1)), factors.cumprod(axis=-1)], axis=-1)
 
 
 def _step(
@@ -304,8 +293,7 @@ def _step(
 ) -> tuple[csr_array, Floats]:
     """The chances of the next layer's states, (S, S'), and the chance that each answer wins, (S, M), from ``winner``.
 
-    A first vote for an answer takes the first free place. Descending counts are put in order again after each vote, and
-    what is known of an answer goes with it.
+    A first vote for an answer takes the first free place. Descending counts are put in order again after each vote.
     """
     S, M = here.shape
     base = (there.max(initial=0) + 2) ** np.arange(M)

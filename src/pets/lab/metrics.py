@@ -3,17 +3,14 @@
 Points of a sweep are taken in the order of what they spent. Traces and tokens are means per question. NaN stands for
 "not reached".
 
-Levels of a mean curve are read off the isotonic curve: the rising curve nearest to the points, in least squares.
-The mean of a few repetitions is noisy, and the first of its points to reach a level is early by luck: read so, a policy
-needs 4 to 6 % fewer traces than *itself*. The isotonic fit (pool adjacent violators) has no such luck. Its blocks, runs
-of points of one value, are joined by straight lines from centre to centre; the last block, where a curve has arrived,
-counts from its first point on. What lies between two points is a mixture that a user can have: a share of the questions
-at one value, the others at another.
+Levels of a mean curve are read off the isotonic curve: the rising curve nearest to the points, in least squares (pool
+adjacent violators). The first point of a noisy mean to reach a level is early by luck: read so, a policy needs 4 to 6 %
+fewer traces than *itself*. The fit's blocks, runs of points of one value, are joined by straight lines from centre to
+centre; the last block, where a curve has arrived, counts from its first point on. What lies between two points is a
+mixture that a user can have: a share of the questions at one value, the others at another.
 
-Intervals are over questions: repetitions draw traces of the same questions again, so their spread says nothing of
-others. Questions are resampled with replacement (the Poisson bootstrap: each weighs Poisson(1)), always with all that
-was drawn of them, and in pairs: both policies, and all pools that ask the same question (11 models on AIME 2024), get
-the same weights.
+Intervals are over questions, resampled with replacement (the Poisson bootstrap: each weighs Poisson(1)), always with
+all that was drawn of them, and in pairs: both policies, and all pools that ask the same question, get the same weights.
 """
 
 from collections.abc import Sequence
@@ -79,10 +76,7 @@ class Reached:
 
 
 def reached(result: Result, level: float) -> Reached:
-    """First point at the level, and the point from which on all are; see :meth:`Result.bar` for what a level is.
-
-    The first point of a sweep that reaches it is the cheapest of its values that does.
-    """
+    """First point at the level, and the point from which on all are; see :meth:`Result.bar` for what a level is."""
     tokens = result.mean_tokens
     traces, consistency = by_spend(result, result.traces), by_spend(result, result.consistency)
     good = consistency >= result.bar(level)[:, None] - LEVEL_TOLERANCE
@@ -146,11 +140,8 @@ MAX_POINTS = 600  # of a curve that has a point after every trace: 2 % apart
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuestionTable:
-    """V points of a result, question by question, summed over repetitions.
-
-    ``traces`` and ``agree`` (V, N); ``ceiling`` (N,) counts how often the vote of all traces agrees, ``runs`` (N,) how
-    often the question took part.
-    """
+    """V points of a result, question by question, summed over repetitions: ``traces`` and ``agree`` (V, N); how often
+    the vote of all traces agrees (``ceiling``) and the question took part (``runs``), (N,) each."""
 
     traces: Floats
     agree: Floats

@@ -1,13 +1,11 @@
 """Does a mixture of models vote better than one of them? Recorded answers to the same questions say.
 
 Every *candidate* (a model alone, or some of them with weights) votes on random draws of its traces, by turns as a live
-run would take them: ``correct`` is the chance that the vote after k traces is gold, ``tokens`` what they cost, question
-by question.
+run would take them: ``correct`` is the chance that the vote after k traces is gold, ``tokens`` what they cost.
 
-Who picks the best of many candidates on the questions that score it flatters it. So the models and weights are chosen
-on one half of the questions and scored on the other, both ways round, over many random halves; the single model is
-chosen in the same way. The interval is over questions: each resample weighs them Poisson(1) and chooses anew, its
-halves disjoint sets of questions.
+The best of many candidates is chosen on one half of the questions and scored on the other, both ways round, over many
+random halves; so is the single model. The interval is over questions: each resample weighs them Poisson(1) and chooses
+anew, its halves disjoint sets of questions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,11 +56,10 @@ class MixtureLab:
 
 @dataclass(frozen=True, slots=True)
 class ChosenModels:
-    """What was chosen on halves of the questions scores on the others, at one number of traces.
+    """The accuracies, at one number of traces, of what was chosen on halves of the questions and scored on the others.
 
-    ``single`` and ``mixture`` are accuracies, ``difference`` is their difference with its 95 % interval over questions;
-    ``either`` is that of the better of both on the choosing half. ``favourite`` is the mixture that was chosen most
-    often, ``share`` how often.
+    ``difference`` is that of ``mixture`` and ``single`` with its 95 % interval over questions; ``either`` is the better
+    of both on the choosing half. ``favourite`` is the mixture that was chosen most often, ``share`` how often.
     """
 
     size: int
@@ -103,10 +100,8 @@ def mixture_lab(
     candidates = []
     for row in [*alone, *weights]:
         models = tuple(model for model, weight in enumerate(row) if weight)
-        own = tuple(row[model] for model in models)
-        correct, tokens = _measured(
-            judged, models, ModelMixture(own), within, np.random.default_rng([seed, *models]), repetitions
-        )
+        own, rng = tuple(row[model] for model in models), np.random.default_rng([seed, *models])
+        correct, tokens = _measured(judged, models, ModelMixture(own), within, rng, repetitions)
         parts = [names[model] + (f"={w:g}" if len(set(own)) > 1 else "") for model, w in zip(models, own, strict=True)]
         candidates.append(Candidate("+".join(parts), models, own, correct, tokens))
     return MixtureLab(joint.name, len(judged), within, tuple(candidates))
@@ -188,7 +183,6 @@ def _mean_tokens(group: Sequence[Candidate], picks: Sequence[int], k: int) -> fl
 
 
 def _of_model(question: LabelledQuestion, model: int) -> list[int]:
-    """The indices of a model's traces."""
     return [index for index, own in enumerate(question.models or ()) if own == model]
 
 

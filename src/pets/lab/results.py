@@ -5,6 +5,7 @@ They are kept whole, so that they can be plotted and resampled question by quest
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -27,10 +28,7 @@ Setting = Literal["offline", "waves", "stopping", "ranked", "online", "clock"]
 @dataclass(frozen=True, slots=True, eq=False)
 class Timing:
     """How each question went on the clock at V points, (V, questions): tokens and time are in its own mean trace.
-
-    ``rows`` are the questions' places in the pool; ``agree``: the verdict is the target. ``spent`` (V,) are the tokens
-    of them all.
-    """
+    ``rows`` are the questions' places in the pool, ``spent`` (V,) the tokens of them all."""
 
     rows: Indices
     spent: Indices
@@ -42,11 +40,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
-    """What each of N questions was given: ``order`` (T,) is the question of every trace of an offline run.
+    """What each of N questions was given: ``order`` (T,) is the question of every trace of an offline run, ``sizes``
+    (V, N) are those of a sweep, -1 where a question trained the policy.
 
-    ``sizes`` (V, N) are those of a sweep, -1 where a question took no part because it trained the policy. ``outcomes``
-    say what its verdict was worth after each trace, or with a ``timing`` at each of V points; ``vote`` what the vote of
-    all traces is worth, (N,) each: does it agree, is it good.
+    ``outcomes`` say what its verdict was worth after each trace, or with a ``timing`` at each of V points; ``vote``
+    what the vote of all traces is worth, (N,) each: does it agree, is it good.
     """
 
     outcomes: Outcomes
@@ -71,10 +69,8 @@ class Allocation:
     def of_races(
         cls, points: Sequence[Sequence[Finish]], draw: Draw, rows: Sequence[int], *, batch: bool = False
     ) -> "Allocation":
-        """Races of the questions in ``rows`` that ended so at each of V points; the vote is over what was back.
-
-        Those of a ``batch`` are in the mean trace of all its questions.
-        """
+        """Races of the questions in ``rows`` that ended so at each of V points, by the vote over what was back; those
+        of a ``batch`` are in the mean trace of all its questions."""
         paths, judge = list(draw.traces.values()), draw.judge
         means = [np.mean(draw.pool.questions[row].tokens or 1.0) for row in rows]
         if batch:
@@ -155,11 +151,10 @@ class Result:
     """One policy on one pool: R repetitions of V points.
 
     An offline curve (``option`` is ``None``) has a point after every trace, 0 to N P; a sweep one for each of
-    ``values`` of ``option``, in their order. ``agree``, ``good``, ``correct`` (R, V) count questions, ``traces`` (R, V)
-    and ``tokens`` (R, V) are totals. An online policy runs on the questions that did not train it, so ``questions`` may
-    be fewer than the pool has. ``ceiling`` (R,) is the share of questions that agree when all their traces are in,
-    ``good_ceiling`` of those whose verdict is good then. ``allocations`` are those of all repetitions, ``certified``
-    holds certificates if asked for.
+    ``values`` of ``option``, in their order. ``agree``, ``good``, ``correct`` (R, V) count questions, ``spent`` (R, V)
+    and ``tokens`` (R, V) are totals. An online policy runs on the ``questions`` that did not train it. ``ceiling`` (R,)
+    is the share of questions that agree when all their traces are in, ``good_ceiling`` of those whose verdict is good
+    then. ``allocations`` are those of all repetitions, ``certified`` holds certificates if asked for.
     """
 
     pool: str
@@ -185,12 +180,12 @@ class Result:
     def joined(cls, parts: Sequence["Result"]) -> "Result":
         """The repetitions of one policy on one pool as one result."""
         columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(cls)}
-        arrays: dict[str, Any] = {
+        joined: dict[str, Any] = {
             name: np.concatenate(own) for name, own in columns.items() if isinstance(own[0], np.ndarray)
         }
-        by_budget = zip(*columns["certified"], strict=True)
-        certified = tuple(part for repetitions in by_budget for part in repetitions)
-        return replace(parts[0], allocations=sum(columns["allocations"], ()), certified=certified, **arrays)
+        joined["allocations"] = tuple(chain(*columns["allocations"]))
+        joined["certified"] = tuple(chain(*zip(*columns["certified"], strict=True)))  # budget by budget
+        return replace(parts[0], **joined)
 
     @property
     def repetitions(self) -> int:
@@ -227,10 +222,8 @@ class Result:
 
     @property
     def on_clock(self) -> dict[str, Floats]:
-        """A question's mean tokens and time in its own mean trace, the 95 % point of the time, traces cancelled.
-
-        (R, V) each; nothing where there was no clock.
-        """
+        """A question's mean tokens and time in its own mean trace, the 95 % point of the time, traces cancelled,
+        (R, V) each; nothing where there was no clock."""
         timings = [allocation.timing for allocation in self.allocations if allocation.timing is not None]
         if not timings:
             return {}
@@ -246,8 +239,7 @@ class Result:
         """The share of the budget that an online policy spent, (R, V)."""
         if self.setting != "online" or self.spent is None:
             return None
-        budgets: Floats = np.floor(np.array(self.values) * self.questions)
-        return self.spent / budgets
+        return np.asarray(self.spent / np.floor(np.array(self.values) * self.questions))
 
     def bar(self, level: float) -> Floats:
         """The self-consistency that ``level`` asks of each repetition, (R,): with disjoint halves, of the ceiling."""
@@ -287,10 +279,9 @@ def changed_options(policy: Policy) -> Mapping[str, object]:
 class PoolResult:
     """All policies on one pool, and what bounds them.
 
-    ``pass_at_1`` and ``vote_accuracy`` are of all recorded traces, ``None`` without gold. Of each repetition: ``tied``,
-    the targets in which two answers share the lead, and ``ceiling``, the agreement of all traces with the target.
-    ``ids`` are the questions'. ``limit`` is the attainable frontier, ``zone_limit`` that of zone-consistency, or
-    ``None`` and ``no_limit`` says why.
+    ``pass_at_1`` and ``vote_accuracy`` are of all recorded traces, ``None`` without gold. For each repetition ``tied``
+    counts targets in which two answers share the lead, and ``ceiling`` is the agreement of all traces with the target.
+    ``limit`` is the attainable frontier, ``zone_limit`` that of zone-consistency; ``None`` where ``no_limit`` says why.
     """
 
     pool: str

@@ -21,11 +21,10 @@ class Row:
 
     ``policy`` is empty for what belongs to the pool itself (``pass_at_1``, ``vote_accuracy``, ``tied_targets``,
     ``ceiling``, ``traces_limit_...``), ``pool`` for certificates of all pools together; ``option`` and ``value`` are
-    set for a point of a sweep. ``mean``, ``sd`` and ``median`` are over the
-    ``reached`` repetitions of ``repetitions`` that have the metric. ``difference`` is the mean of what this policy
-    has more than ``against``, ``low`` and ``high`` its 95 % interval ``over`` draws (the same questions again:
-    Student's t of the repetitions' differences) or over questions (others of their kind: a paired bootstrap, for what
-    is read off the mean curve). Traces and tokens are means per question: times ``questions`` they are totals.
+    set for a point of a sweep. ``mean``, ``sd`` and ``median`` are over the ``reached`` repetitions of ``repetitions``
+    that have the metric. ``difference`` is the mean of what this policy has more than ``against``, ``low`` and ``high``
+    its 95 % interval ``over`` draws (the same questions again: Student's t) or over questions (others of their kind: a
+    paired bootstrap, for what is read off the mean curve). Traces and tokens are means per question.
     ``seed`` is what all draws came from, ``files`` where `pets replay` read the pools, one in a line.
     """
 
@@ -70,7 +69,6 @@ def certificates(pools: Sequence[PoolResult]) -> dict[str, Calibration]:
 
 
 def _calibrations(results: Iterable[Result]) -> dict[tuple[str, float], Calibration]:
-    """By policy and zone."""
     certified: dict[tuple[str, float], list[Certified]] = {}
     for part in (part for result in results for part in result.certified):
         certified.setdefault((part.policy, part.zone), []).append(part)
@@ -125,7 +123,6 @@ def _level_rows(pool: PoolResult, result: Result, against: str, reference_levels
 
 
 def _metrics(result: Result, spends: Floats | None) -> Iterator[tuple[str, Floats]]:
-    """Metrics with one value per repetition."""
     for level in LEVELS:
         at = reached(result, level)
         yield f"traces_first_{level:g}", at.first
@@ -163,16 +160,13 @@ def _sweep(result: Result) -> Iterator[Row]:
 
 
 def _bounds(pool: PoolResult) -> Iterator[Row]:
-    """What belongs to the pool."""
     bounds: dict[str, Floats] = {"tied_targets": pool.tied, "ceiling": pool.ceiling}
     for metric, value in (("pass_at_1", pool.pass_at_1), ("vote_accuracy", pool.vote_accuracy)):
         if value is not None:
             bounds[metric] = np.array([value])
-    if pool.limit is not None:
-        bounds |= {f"traces_limit_{level:g}": np.array([pool.limit.traces_at(level)]) for level in LIMIT_LEVELS}
-    if pool.zone_limit is not None:
-        least = {level: pool.zone_limit.traces_at(level) for level in LIMIT_LEVELS}
-        bounds |= {f"traces_zone_limit_{level:g}": np.array([traces]) for level, traces in least.items()}
+    for name, limit in (("limit", pool.limit), ("zone_limit", pool.zone_limit)):
+        if limit is not None:
+            bounds |= {f"traces_{name}_{level:g}": np.array([limit.traces_at(level)]) for level in LIMIT_LEVELS}
     for metric, values in bounds.items():
         count = len(values)
         yield Row(pool.pool, "", "", None, None, metric, *_spread(values), count, count, pool.questions)
@@ -188,7 +182,6 @@ def _scores(calibration: Calibration, zone: float) -> Iterator[tuple[str, float]
 
 
 def _together(pools: Sequence[PoolResult]) -> Iterator[Row]:
-    """Certificates over all pools."""
     questions = sum(pool.questions for pool in pools)
     for (policy, zone), scores in _calibrations(result for pool in pools for result in pool.results).items():
         for metric, value in _scores(scores, zone):
@@ -214,7 +207,6 @@ def _row(
 
 
 def _spread(values: Floats) -> tuple[float | None, float | None, float | None]:
-    """Mean, deviation and median of the finite ones."""
     good = values[np.isfinite(values)]
     if not good.size:
         return None, None, None

@@ -58,7 +58,6 @@ class ASC(QuotaPolicy):
         check_zone(self.zone)
 
     def quota(self, tally: Tally, view: View) -> int:
-        """One more until the leader is settled."""
         launched = tally.launched
         settled = p_settled if self.form == "beta" else p_settled_among_all
         if launched >= self.cap or (tally.counts and settled(tally.counts, self.zone) >= self.threshold):

@@ -52,7 +52,6 @@ class BoInf(QuotaPolicy):
         check_zone(self.zone)
 
     def quota(self, tally: Tally, view: View) -> int:
-        """One more until the factor is reached; without a vote there is no leader to test."""
         launched = tally.launched
         if launched >= self.cap:
             return launched

@@ -6,8 +6,8 @@ least ``threshold``. Fu, Wang, Tian and Zhao, "Deep Think with Confidence" (2025
 512; keep=10 is their DeepConf-low, keep=90 DeepConf-high, the conservative one. Their confidence is the lowest
 group's: `pets replay --confidence lowest`, where the pool has it.
 
-DeepConf also cuts a trace off as soon as it falls under the bar. Recorded traces were generated whole, so in replay
-one under the bar costs all its tokens: compare this policy by traces, not by tokens.
+DeepConf also cuts a trace off as soon as it falls under the bar; recorded traces were generated whole: compare this
+policy by traces, not by tokens.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,6 @@ class ConfGuided(QuotaPolicy):
             raise InputError(f"missing is error, ignore or unweighted; got {self.missing!r}.")
 
     def quota(self, tally: Tally, view: View) -> int:
-        """The warm-up, then one more until the weight agrees."""
         launched = tally.launched
         if launched < self.warmup:
             return self.warmup

@@ -10,8 +10,7 @@ traces at once, then by 4 until the asc rule stops it.
 
 Wang, Feng, Li, Yuan, Zhang, Tan, Pan, Hu and Li, "Make Every Penny Count" (Findings of NAACL 2025). Their
 pre-allocation averages the least traces that would have done, which only hindsight knows; here it is the sizes of
-past stops. The opening, their pre-sample, keeps that average from ratcheting: were the pre-allocated batch first, no
-question could stop below the mean of those before it.
+past stops. The opening, their pre-sample, lets a question stop below the mean of those before it.
 """
 
 from dataclasses import dataclass
@@ -51,7 +50,6 @@ class DSC(QuotaPolicy):
             raise InputError(f"dsc looks back on 1 to 64 stops; got run={self.run} and memory={self.memory}.")
 
     def quota(self, tally: Tally, view: View) -> int:
-        """One for an easy question; else the opening, the pre-allocated size, and window by window."""
         launched, opening = tally.launched, self._opening()
         if launched == 0:
             return 1 if self._easy(view.stops, opening) else opening
@@ -61,7 +59,6 @@ class DSC(QuotaPolicy):
         return min(self.cap, max(ahead, launched + self.window))
 
     def _settled(self, counts: tuple[int, ...]) -> bool:
-        """The asc rule."""
         first, second = (*counts, 0, 0)[:2]
         return p_leader((first + 1.0, second + 1.0)) >= self.threshold
 

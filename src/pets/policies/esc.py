@@ -32,14 +32,12 @@ class ESC(QuotaPolicy):
             raise InputError(f"esc needs window >= 1 and cap >= 1; got {self}.")
 
     def quota(self, tally: Tally, view: View) -> int:
-        """The end of the window that is under way, or of the next one."""
         launched = tally.launched
         if launched >= self.cap or self._unanimous(tally.answers):
             return launched
         return min(self.cap, (launched // self.window + 1) * self.window)
 
     def _unanimous(self, answers: tuple[str | None, ...]) -> bool:
-        """Whether some whole window holds one answer alone."""
         size = self.window
         windows = (answers[start : start + size] for start in range(0, len(answers) - size + 1, size))
         return any(window[0] is not None and window.count(window[0]) == size for window in windows)

@@ -35,7 +35,6 @@ class ITSAdaptive(QuotaPolicy):
             raise InputError(f"its_adaptive needs 0 < threshold <= 1, cap >= 1 and start >= 1; got {self}.")
 
     def quota(self, tally: Tally, view: View) -> int:
-        """The start, then the next doubling of it."""
         launched = tally.launched
         if launched < self.start:
             return min(self.cap, self.start)

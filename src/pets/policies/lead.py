@@ -31,7 +31,6 @@ class Lead(QuotaPolicy):
             raise InputError(f"lead needs votes >= 1 and cap >= 1; got {self}.")
 
     def quota(self, tally: Tally, view: View) -> int:
-        """One more until the lead is there."""
         first, second = (*tally.counts, 0, 0)[:2]
         launched = tally.launched
         return launched if launched >= self.cap or first - second >= self.votes else launched + 1

@@ -58,11 +58,9 @@ class OKGWeighted(IndexPolicy):
 
     @property
     def learns(self) -> bool:
-        """Until scale and prior are known."""
         return self.learn
 
     def check(self, trace: Trace) -> None:
-        """A vote needs a confidence, unless missing ones were declared harmless."""
         if trace.answer is not None and trace.confidence is None and self.missing == "error":
             raise InputError(
                 f"trace {trace.number} of {trace.question!r} voted without a confidence; "
@@ -91,7 +89,6 @@ class OKGWeighted(IndexPolicy):
         return belief.fantasy(tally.pending) if tally.pending else belief
 
     def index(self, tally: Tally, view: View) -> float:
-        """log of the optimistic gain times the chance that a trace votes."""
         gain = R_plus(self.belief_of(tally)) * tally.voting_chance
         return math.log(gain) if gain > 0.0 else -math.inf
 

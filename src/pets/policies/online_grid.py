@@ -40,25 +40,20 @@ class OnlineGrid(QuotaPolicy):
 
     @property
     def warmup(self) -> int:
-        """The four traces whose pattern places a question."""
         return K0
 
     @property
     def rounds(self) -> int:
-        """One shot after the warm-up."""
         return 1
 
     def fit(self, training: Training) -> Self:
-        """The same policy with the grids of the training questions."""
         votes = [count_votes(path) for path in training.paths]
         return replace(self, grids=fit_grid(votes, self.K, self.aggregation).rows)
 
     @property
     def grid(self) -> Grid:
-        """Shares and curves in force."""
         rows = cold_rows(self.K, self.aggregation) if self.grids is None else self.grids
         return Grid.from_rows(rows)
 
     def quota(self, tally: Tally, view: View) -> int:
-        """The plan's budget for the question's grid."""
         return one_shot(self.grid, tally, view)

@@ -34,19 +34,15 @@ class Oracle(QuotaPolicy):
 
     @property
     def rounds(self) -> int:
-        """One shot."""
         return 1
 
     def fit(self, training: Training) -> Self:
         """The oracle that knows the questions to come, by a large recorded pool of each; clusters are of training."""
-        votes, arriving = (
-            [count_votes(path) for path in paths] for paths in (training.paths, training.arriving.values())
-        )
+        votes, arriving = (list(map(count_votes, paths)) for paths in (training.paths, training.arriving.values()))
         grid, labels = fit_oracle(votes, self.K, training.rng(), arriving)
         return replace(self, grids=grid.rows, labels=dict(zip(training.arriving, labels.tolist(), strict=True)))
 
     def quota(self, tally: Tally, view: View) -> int:
-        """The plan's budget for the question's cluster."""
         cluster = self.labels.get(tally.question)
         if cluster is None:
             questions = len(self.labels)

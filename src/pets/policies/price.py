@@ -4,9 +4,9 @@ Beyond the paper: with unlimited rounds it allocates as offline okg does; ``roun
 round has no price to follow, only a plan to make: it is the paper's one-shot plan (:func:`pets.core.grid.one_shot`).
 
 A cold start needs no training questions. Whenever the traces told have doubled, the prior is fitted to the tallies of
-all questions so far, with no labels (:mod:`pets.core.prior`). Some of these questions are then drawn anew, theta ~
-Dir(a + counts) with a from each one's posterior, and traced: these paths stand in for a training pool. Their price
-table, or for one round the shares and curves of the warm-up patterns, are what the stream goes by until the next time.
+all questions so far (:mod:`pets.core.prior`). Some of these questions are then drawn anew, theta from each one's
+posterior, and traced: the stream goes by the price table of these paths, or for one round by the shares and curves of
+their warm-up patterns.
 """
 
 from collections import Counter
@@ -35,20 +35,17 @@ class PriceRule(QuotaPolicy):
     """``rounds`` parallel batches at most after the warm-up (0: one trace at a time, no limit).
 
     ``prior`` is "learned" from the training questions, with trace lengths where ``lengths`` and tokens are there, or
-    pseudo-votes for each option. :meth:`fit` fills in the rest: ``table`` holds ``(log price, mean spend)`` rows,
-    ``grids`` those of the one-shot plan, ``shares``, ``edges`` and ``kind_shares`` the learned prior. Without training
-    they are those of a declared population, four options and Dir(1/2); with ``cold`` they are learned from the stream
-    itself.
-    ``zone``: the lead that a rival needs to matter, as a share of all traces (:mod:`pets.core.dirichlet`).
+    pseudo-votes for each option. ``zone`` is the lead that a rival needs to matter, as a share of all traces. ``table``
+    (``(log price, mean spend)`` rows), ``grids`` (of the one-shot plan), ``shares``, ``edges`` and ``kind_shares`` (the
+    learned prior) are what :meth:`fit` learns, with ``cold`` the stream itself; without training they are those of a
+    declared population, four options and Dir(1/2).
 
     With ``use_up`` a question gets no less than what no other question could use,
 
         b_t >= R_t - leave - cap (H_t - 1),
 
-    the mirror of the promise b_t <= R_t - K0 (H_t - 1). By induction the others can always take the rest, so all but
-    ``leave`` traces are spent; the floor is above the price's own wish for the last few questions alone. By windows
-    H_t ends with the window, and what one leaves carries over: ``leave`` keeps a little of it from being forced on the
-    window's last question.
+    the mirror of the promise b_t <= R_t - K0 (H_t - 1): all but ``leave`` traces are spent. By windows H_t ends with
+    the window: ``leave`` keeps a little from being forced on its last question.
 
     >>> rule, view = PriceRule(rounds=2), View(budget_left=160, questions_left=10, cap=64)
     >>> rule.quota(Tally((4,), options=4), view) < rule.quota(Tally((2, 2), options=4), view)
@@ -91,7 +88,6 @@ class PriceRule(QuotaPolicy):
             )
 
     def fit(self, training: Training) -> Self:
-        """The same rule, trained on recorded questions; a cold start takes none."""
         return self if self.cold else self._fitted(training, training.rng())
 
     def _fitted(self, training: Training, rng: np.random.Generator) -> Self:
@@ -111,32 +107,26 @@ class PriceRule(QuotaPolicy):
         if self.prior != "learned":
             return self
         lengths = training.tokens if training.tokens is not None and self.lengths else [[0] for _ in training.paths]
-        means = [sum(tokens) / max(1, len(tokens)) for tokens in lengths]
         tallies = (
-            Tally(*count_votes(path), options=training.options, mean_tokens=mean)
-            for path, mean in zip(training.paths, means, strict=True)
+            Tally(*count_votes(path), options=training.options, mean_tokens=sum(tokens) / max(1, len(tokens)))
+            for path, tokens in zip(training.paths, lengths, strict=True)
         )
-        prior = fit_prior(Counter(tallies))
+        return self._with_belief(fit_prior(Counter(tallies)))
+
+    def _with_belief(self, prior: LearnedPrior) -> Self:
         return replace(self, shares=prior.shares, edges=prior.edges, kind_shares=prior.kind_shares)
 
     @property
     def learns(self) -> bool:
-        """Whether it is a cold start: the stream is then its training."""
         return self.cold
 
     def refit(self, batch: Mapping[Tally, int]) -> Self:
-        """A cold start's rule after these questions; as it was as long as they are a handful.
-
-        >>> easy = {Tally((4,), options=4, question=str(q)): 1 for q in range(40)}
-        >>> rule = PriceRule(rounds=3, cold=True).refit(easy)
-        >>> sum(rule.shares[0][:2]) > 0.8, rule.table is not None
-        (True, True)
-        """
+        """A cold start's rule after these questions; as it was as long as they are a handful."""
         voted = [tally for tally in batch if tally.votes]
         if not self.cold or len(voted) < COLD_QUESTIONS:
             return self
         prior = fit_prior(batch, self.lengths)
-        rule = replace(self, shares=prior.shares, edges=prior.edges, kind_shares=prior.kind_shares)
+        rule = self._with_belief(prior)
         tallies = [voted[len(voted) * i // PATHS] for i in range(PATHS)]  # evenly spread over the stream
         rng = np.random.default_rng(0)  # a fixed draw
         drawn = [redrawn(tally, prior, COLD_TRACES, rng) for tally in tallies]
@@ -157,27 +147,23 @@ class PriceRule(QuotaPolicy):
     @property
     def belief(self) -> LearnedPrior:
         """The prior of the rule in force: an answer is certified by the belief that decided on its traces."""
-        if self.prior != "learned":
-            return LearnedPrior()
-        return self.trained._learned
+        return self.trained._learned if self.prior == "learned" else LearnedPrior()
 
     @property
     def _learned(self) -> LearnedPrior:
         return LearnedPrior(self.shares, self.edges, self.kind_shares)
 
     def log_price(self, view: View) -> float | None:
-        """The price at what is left; a single round has none."""
         return None if self.rounds == 1 else log_price_at(self.trained.table or (), view.mean_left)
 
     def quota(self, tally: Tally, view: View) -> int:
-        """What is launched, and a batch more while the index is above the price; the plan's budget in one round."""
+        """What is launched, and a batch more while the index is above the price; in one round the plan's budget."""
         wanted = self._wanted(tally, view)
         if not self.use_up or view.cap is None:
             return wanted
         return max(wanted, view.budget_left - self.leave - view.cap * (view.questions_left - 1))
 
     def _wanted(self, tally: Tally, view: View) -> int:
-        """The quota that the price alone, or the plan, asks for."""
         rule = self.trained
         if self.rounds == 1:
             return one_shot(Grid.from_rows(rule.grids or ()), tally, view)
@@ -188,7 +174,6 @@ class PriceRule(QuotaPolicy):
         return tally.launched + rule._buy(tally, log_price_at(rule.table or (), view.mean_left), left, cap)
 
     def _buy(self, tally: Tally, log_price: float, left: int, cap: int) -> int:
-        """Traces to launch now at this price."""
         prior = self.prior
         if isinstance(prior, str):
             return learned_batch(self._learned, tally, log_price, left, cap, self.zone)

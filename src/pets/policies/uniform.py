@@ -19,5 +19,4 @@ class Uniform(QuotaPolicy):
     blind = True
 
     def quota(self, tally: Tally, view: View) -> int:
-        """The mean of what is left."""
         return max(1, view.budget_left // max(1, view.questions_left))

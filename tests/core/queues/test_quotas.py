@@ -8,6 +8,7 @@ import pytest
 from pets.core.allocator import Allocator
 from pets.core.budget import Budget
 from pets.core.policy import QuotaPolicy
+from pets.policies.lead import Lead
 from pets.policies.price import PriceRule
 from pets.types import Question, Trace
 
@@ -127,3 +128,21 @@ def test_a_race_takes_no_warm_up_of_the_questions_to_come(hurry):
             allocator.withdraw(id)
             asked.remove(id)
     assert next(waiting, None) is None and allocator.budget.spent <= allocator.budget.total
+
+
+def test_what_a_settled_race_will_not_launch_pays_for_a_lost_attempt_at_once():
+    allocator = Allocator(Lead(votes=2, cap=8), Budget(4), [Question("q1")], hurry=1.0)
+    first, second = allocator.ask(2)  # and two more are owed
+    assert allocator.spare == 0 and not allocator.charge([Trace("q1", 0)])
+    assert allocator.tell(Trace(*first, "A")) and allocator.tell(Trace(*second, "A"))
+    assert allocator.spare == 2 and allocator.charge([Trace("q1", 0)])
+    assert allocator.stopped("q1") and allocator.ask(9) == []
+
+
+def test_what_a_settled_race_will_not_launch_is_not_told_to_others_of_the_stream():
+    allocator = Allocator(Lead(votes=2, cap=8), Budget.per_window(1, 4), hurry=1.0)
+    allocator.add(Question("q1"))
+    launches = allocator.ask(2)
+    assert allocator.totals.owed == 2
+    assert all(allocator.tell(Trace(*launch, "A")) for launch in launches)
+    assert (allocator.totals.owed, allocator.totals.finals) == (0, 1)

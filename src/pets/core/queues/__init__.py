@@ -4,9 +4,6 @@ index.py    an index policy: questions in the same belief state share one entry,
 quotas.py   a quota policy: what is granted, fewest launched first
 waves.py    an index policy with waves: one wave of all questions at a time
 walk.py     where a quota policy stops along recorded paths, without launching a trace
-
-The defaults here are those of an index policy that serves one launch after the other: it promises nothing, has no
-waves, and shares no stream with other allocators.
 """
 
 import math
@@ -28,11 +25,9 @@ P = TypeVar("P", bound=Policy)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTotals:
-    """What an allocator has taken of a stream's plan; several that share a stream tell each other theirs.
-
-    Questions that ``arrived``, that have their final grant and that are ``fresh``; traces that are ``open``, ``owed``,
-    and owed to final grants; what is ``spent`` and ``reserved``, and the traces ``settled`` for it.
-    """
+    """What an allocator has taken of a stream's plan, for others that share it: questions that ``arrived``, that have
+    their final grant and that are ``fresh``; traces that are ``open``, ``owed``, and owed to final grants; what is
+    ``spent`` and ``reserved``, and the traces ``settled`` for it."""
 
     arrived: int = 0
     finals: int = 0
@@ -49,7 +44,10 @@ class ReplicaTotals:
 
 
 class Queue(ABC, Generic[P]):
-    """Serves the questions that were added as ``policy`` says; ``only_warmup`` holds back all but the warm-up."""
+    """Serves the questions that were added as ``policy`` says; ``only_warmup`` holds back all but the warm-up.
+
+    The defaults are those of an index policy without waves, whose stream is shared with no other allocator.
+    """
 
     newest_first = False
     """Whether of questions that are added together the last one is served first."""
@@ -88,10 +86,7 @@ class Queue(ABC, Generic[P]):
         self.told(record, GONE)
 
     def merged(self, record: Record) -> None:
-        """The question's votes were counted anew: two answers became one, or soft votes are worth something else.
-
-        Nothing is to be done where the next decision goes by the record itself.
-        """
+        """The question's votes were counted anew: two answers became one, or soft votes are worth something else."""
 
     @abstractmethod
     def remove(self, record: Record) -> None:

@@ -9,12 +9,11 @@ A decision costs O(log S) and one call of the policy for S distinct *states* of 
 
 Order: highest score first, equal scores by state key, within a state the question that entered it last.
 
-**In a race** (:mod:`pets.core.race`) the price in force says what is settled, and how wide others run. Offline, an
-index policy ends where all indices have fallen to one price. In a race this price is found beforehand: the one at which
-the rest of the run is expected to take the rest of the budget (:func:`pets.core.price.price_in_force`). It is found
-anew at every refit, and when nothing is in flight and there is budget left. A question whose index is at or under it is
-settled; of any other one ``width(n, m, hurry)`` traces may be in flight, of which m are needed. Where all that is left
-of the budget fits into places that would stand empty, at least the hurry's share of an equal one may.
+**In a race** (:mod:`pets.core.race`) an index policy ends at one price: the index at which the rest of the run is
+expected to take the rest of the budget (:func:`pets.core.price.price_in_force`), found anew at every refit, and when
+nothing is in flight and there is budget left. A question whose index is at or under it is settled; of any other one
+``width(n, m, hurry)`` traces may be in flight, of which m are needed. Where all that is left of the budget fits into
+places that would stand empty, at least the hurry's share of an equal one may.
 """
 
 import math
@@ -151,9 +150,8 @@ class StateQueue(Queue[IndexPolicy]):
 
     def fewest(self, record: Record) -> int:
         """As :meth:`Queue.fewest`: until the index is at the price in force."""
-        return self.policy.fewest(
-            self._marked(record.tally()), self._view, -math.inf if self._price is None else self._price
-        )
+        price = -math.inf if self._price is None else self._price
+        return self.policy.fewest(self._marked(record.tally()), self._view, price)
 
     def hurry_by(self, hurry: float) -> None:
         self._hurry = hurry
@@ -173,7 +171,6 @@ class StateQueue(Queue[IndexPolicy]):
         self._rank_all()
 
     def batch(self) -> Mapping[Tally, int]:
-        """How many questions stand in each state; where lengths matter, a sample of the questions themselves."""
         if self.policy.marks:
             return sample(self._records())
         batch: Counter[Tally] = Counter()
@@ -220,7 +217,6 @@ class StateQueue(Queue[IndexPolicy]):
         return after
 
     def _rank_all(self) -> None:
-        """Every state is ranked anew when a launch is asked for."""
         self._heap.clear()
         self._unscored.clear()
         for state in self._states.values():
@@ -260,16 +256,14 @@ class StateQueue(Queue[IndexPolicy]):
         return SPECULATIVE if tally.pending < (max(wide, self._share) if m else 0) else ENOUGH
 
     def _marked(self, tally: Tally) -> Tally:
-        """The tally with the length class that the policy's edges give it."""
         return replace(tally, mark=length_class(self._edges, tally.mean_tokens))
 
     def _find_price(self) -> None:
-        batch, budget, pending, seen = dict[Tally, int](), self._budget, 0, 0
+        batch, budget, pending = dict[Tally, int](), self._budget, 0
         for tally, questions in self.batch().items():
             batch[self._marked(tally)] = questions
             pending += tally.pending * questions
-            seen += questions
-        left = budget.expected * seen / max(1, self._size) + pending
+        left = budget.expected * sum(batch.values()) / max(1, self._size) + pending
         cap = NO_CAP if budget.cap is None else budget.cap
         self._price = price_in_force(self._index, self.policy.belief, batch, left, cap) if batch else None
         self._rank_all()
@@ -323,5 +317,4 @@ class RankQueue(StateQueue):
 
     def _own(self, position: int, tally: Tally, cancelled: int) -> _State:
         key = ((position, next(self._numbers)), 0, 0, 0, 0, cancelled)
-        state = self._states[key] = _State(key, tally)
-        return state
+        return self._states.setdefault(key, _State(key, tally))

@@ -1,4 +1,4 @@
-"""The queue of a quota policy: serves what is granted, fewest launched first, and asks when a grant is used up.
+"""The queue of a quota policy: serves what is granted, fewest launched first, and asks again when a grant is used up.
 
 At each question of policy, with ``R_t`` and ``H_t`` as in :class:`~pets.core.policy.View`,
 
@@ -6,12 +6,9 @@ At each question of policy, with ``R_t`` and ``H_t`` as in :class:`~pets.core.po
 
 so that a promise is never broken: the paper's ``b_t <= R_t - K0 (H_t - 1)`` for any number of open questions. In
 tokens or money ``affordable`` is what the mean cost so far makes likely; launches still wait for their whole hold.
-A question that must wait for what is held by traces in flight is looked at again when they are back.
 
 In a race (:mod:`pets.core.race`) a grant is looked at when traces are back: it is as wide as the race, and shrinks with
-it. Over all questions the traces that must come back before one can be settled go before speculative ones.
-
-With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far, else the declared N.
+it. With a :class:`~pets.core.budget.Window` the horizon is the windows begun so far, else the declared N.
 """
 
 import math
@@ -71,7 +68,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
         self._finals = 0
 
     def add(self, record: Record) -> None:
-        """Let a question in, new or with traces paid for; it is looked at when the next launch is asked for."""
         grant = _Grant(record)
         self._open += record.spent
         self._grants[record.position] = grant
@@ -100,6 +96,11 @@ class QuotaQueue(Queue[QuotaPolicy]):
         while self._fresh:
             self._decide(self._fresh.popleft())
 
+    def _look_at_races(self) -> None:
+        """Decide on races of which traces are back: they may be owed less than before."""
+        for grant in [grant for grant in self._due.values() if grant.record.hurry is not None]:
+            self._decide(self._due.pop(grant.record.position))
+
     def told(self, record: Record, before: int) -> None:
         """The prefix grew; a grant that is used up and has come back is looked at again.
 
@@ -120,10 +121,10 @@ class QuotaQueue(Queue[QuotaPolicy]):
 
     @property
     def promised(self) -> int:
+        self._look_at_races()
         return self._owed + self.others.owed + self.policy.warmup * self._coming
 
     def remove(self, record: Record) -> None:
-        """Serve the question no more: what it was granted and has not launched is free for others."""
         grant = self._grants.pop(record.position)
         self._close(grant)
         self._owed -= grant.owed
@@ -138,13 +139,12 @@ class QuotaQueue(Queue[QuotaPolicy]):
         return 0 if grant.stopped else self.policy.fewest(record.tally(grant.rounds), self.view(record))
 
     def stopped(self, record: Record) -> bool:
-        """Whether nothing more is in sight for this question: the policy has had enough, or the budget is used up."""
+        """Whether the policy has had enough of this question, or the budget is used up."""
         if (due := self._due.pop(record.position, None)) is not None:
             self._decide(due)
         return self._grants[record.position].stopped
 
     def has_enough(self, record: Record) -> bool:
-        """As :meth:`Queue.has_enough`, when what can be decided is decided."""
         self.look()
         grant = self._grants[record.position]
         return grant.stopped and not grant.short
@@ -153,6 +153,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
         return {grant.record.tally(grant.rounds): 1 for grant in self._grants.values()}
 
     def totals(self) -> ReplicaTotals:
+        self._look_at_races()
         budget, others = self._budget, self.others
         return ReplicaTotals(
             arrived=self._arrived,
@@ -208,8 +209,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
     def _decide(self, grant: _Grant) -> None:
         """Grant the warm-up, or ask the policy once; a question that deserves no more stops."""
         record, warmup = grant.record, self.policy.warmup
-        spent = record.spent
-        spare = self._budget.expected - self._owed - self.others.owed
+        spent, spare = record.spent, self._budget.expected - self._owed - self.others.owed
         if record.hurry is not None:
             self._decide_race(grant, record.hurry, spare + grant.owed)
             return
@@ -225,16 +225,19 @@ class QuotaQueue(Queue[QuotaPolicy]):
         extra = min(wanted, spare)
         if not grant.final:
             grant.short = wanted > max(0, extra)
-        if extra > 0:
-            self._extend(grant, extra)
-        else:
+        if extra <= 0:
             self._wait_or_stop(grant, wanted)
+            return
+        grant.owed += extra
+        self._owed += extra
+        if spent >= warmup:
+            grant.rounds += 1
+            if 0 < self.policy.rounds <= grant.rounds:
+                self._close(grant)
+        self._offer(grant)
 
     def _decide_race(self, grant: _Grant, hurry: float, spare: int) -> None:
-        """Grant what may be in flight of a raced question now, as far as ``spare`` pays for it.
-
-        One that is settled, and of which nothing is in flight, stops.
-        """
+        """Grant what may be in flight of a raced question now, as far as ``spare`` pays for it; stop a settled one."""
         if grant.final:
             return
         record, warmup = grant.record, self.policy.warmup
@@ -260,16 +263,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
             self._stops.append(grant.record.spent)
             self._close(grant)
 
-    def _extend(self, grant: _Grant, extra: int) -> None:
-        """Promise ``extra`` traces more."""
-        grant.owed += extra
-        self._owed += extra
-        if grant.record.spent >= self.policy.warmup:
-            grant.rounds += 1
-            if 0 < self.policy.rounds <= grant.rounds:
-                self._close(grant)
-        self._offer(grant)
-
     def _close(self, grant: _Grant) -> None:
         """This grant is the question's last: it leaves R_t and H_t."""
         if not grant.final:
@@ -279,7 +272,7 @@ class QuotaQueue(Queue[QuotaPolicy]):
             self._owed_final += grant.owed
 
     def _count(self, grant: _Grant, launched: int) -> None:
-        """A launch (+1) or its being taken back (-1)."""
+        """Count a launch (+1), or one that was taken back (-1)."""
         grant.owed -= launched
         self._owed -= launched
         if grant.final:
@@ -289,7 +282,6 @@ class QuotaQueue(Queue[QuotaPolicy]):
         self._offer(grant)
 
     def _offer(self, grant: _Grant) -> None:
-        """Renew the question's place in the heap."""
         grant.version += 1
         if grant.owed > 0:
             record = grant.record
@@ -304,6 +296,5 @@ def coin_of(seed: int, position: int) -> float:
 
 @lru_cache(maxsize=64)
 def _coins(seed: int, block: int) -> list[float]:
-    """The draws of a block of questions."""
     coins: list[float] = np.random.default_rng([seed, block]).random(COIN_BLOCK).tolist()
     return coins

@@ -1,10 +1,8 @@
 """The fast path of a quota policy over recorded traces: the sizes that its queue gives, without launching a trace.
 
-The policy is asked at the same tallies and with the same views as by :class:`~pets.core.queues.quotas.QuotaQueue`, so
-the sizes are the same; tests hold them against the allocator. There are two cases in which the queue is a few sums.
+The policy is asked at the same tallies and with the same views as by :class:`~pets.core.queues.quotas.QuotaQueue`.
 
-- A *solitary* rule looks at one question alone (:meth:`Walk.stops`): nothing of the budget or of other questions
-  matters, so its quota is asked once for each belief state that a path meets.
+- A *solitary* rule looks at one question alone (:meth:`Walk.stops`): its quota is asked once for each belief state.
 - Questions arrive one by one, each after the last has stopped, and every trace costs the same
   (:meth:`Walk.arrivals`): with R_t traces left when question t arrives and H_t questions to come, itself among them,
   its total is the policy's quota at (R_t, H_t), asked again until it is reached, and at most
@@ -43,17 +41,16 @@ class States:
     def along(self, answers: Sequence[str | None]) -> list[int]:
         """The state of every prefix of a path, from no trace to all of them."""
         votes: dict[str, int] = {}
-        state, states = 0, [0]
+        states = [0]
         for answer in answers:
-            before = -1 if answer is None else votes.get(answer, 0)
-            if answer is not None:
-                votes[answer] = before + 1
-            state = self.after(state, before)
-            states.append(state)
+            states.append(self.after(states[-1], answer, votes))
         return states
 
-    def after(self, state: int, before: int) -> int:
-        """The state after a vote for an answer that had ``before`` votes, or after a no-answer (-1)."""
+    def after(self, state: int, answer: str | None, votes: dict[str, int]) -> int:
+        """The state after a trace with this answer, which is counted among the ``votes`` of the path."""
+        before = -1 if answer is None else votes.get(answer, 0)
+        if answer is not None:
+            votes[answer] = before + 1
         after = self._after[state].get(before)
         if after is None:
             counts, nulls = self.keys[state]
@@ -64,6 +61,16 @@ class States:
                 self._after.append({})
             after = self._after[state][before] = self._numbers[key]
         return after
+
+
+def with_traces(tally: Tally, traces: Sequence[Trace]) -> Tally:
+    """The tally as a policy sees it that asks for whole traces."""
+    return replace(
+        tally,
+        answers=tuple(trace.answer for trace in traces),
+        confidences=tuple(trace.confidence for trace in traces),
+        tokens=tuple(trace.tokens for trace in traces),
+    )
 
 
 class Walk:
@@ -132,20 +139,18 @@ class Walk:
         return size
 
     def _quota(self, policy: QuotaPolicy, view: View, row: int, size: int, rounds: int) -> float:
-        """What a policy says that is shown all that it may see; a sweep over budgets meets most tallies many times."""
+        """The quota after ``size`` traces of a path; tallies are kept: a sweep over budgets meets most many times."""
         tally = self._tallies.get((row, size, rounds))
         if tally is None:
             mean, key = self._total_tokens[row][size] / max(1, size), self.states.keys[self.along[row][size]]
             tally = Tally(*key, options=self.options, rounds=rounds, mean_tokens=mean, question=self._ids[row])
             self._tallies[row, size, rounds] = tally
-        if policy.sees == "traces" and size:
-            traces = [(trace.answer, trace.confidence, trace.tokens) for trace in self._paths[row][:size]]
-            answers, confidences, tokens = zip(*traces, strict=True)
-            tally = replace(tally, answers=answers, confidences=confidences, tokens=tokens)
+        if policy.sees == "traces":
+            tally = with_traces(tally, self._paths[row][:size])
         return policy.quota(tally, view)
 
     def _quota_of_state(self, policy: QuotaPolicy, view: View, row: int, size: int, rounds: int) -> float:
-        """What a solitary policy that sees counts says, asked once in each state."""
+        """The quota of a solitary policy that sees counts, asked once in each state."""
         state, known = self.along[row][size], self.states.quotas[policy]
         if state not in known:
             known[state] = policy.quota(Tally(*self.states.keys[state], options=self.options, rounds=rounds), view)

@@ -60,7 +60,6 @@ class WaveQueue(Queue[IndexPolicy]):
         self._begin(int(bool(self._parts)))
 
     def add(self, record: Record) -> None:
-        """Let a question in, new or restored; it is part of the next wave that is planned."""
         self._records[record.position] = record
         self._flying += record.pending
 
@@ -90,18 +89,16 @@ class WaveQueue(Queue[IndexPolicy]):
         self._owe(record, self._parts.get(record.position, 0) + 1)
 
     def remove(self, record: Record) -> None:
-        """Serve the question no more: what it was to get in this wave is free for later ones."""
         del self._records[record.position]
         self._parts.pop(record.position, None)
         self._flying -= record.pending
 
     def stopped(self, record: Record) -> bool:
-        """Whether no trace will be asked for again: its part of the last wave is launched, or it is at the cap."""
+        """Whether the question's part of the last wave is launched, or it is at the cap."""
         last = self.waves_left == 0 and record.position not in self._parts
         return last or record.spent >= self._cap
 
     def batch(self) -> Mapping[Tally, int]:
-        """Every question's tally; where lengths matter, of a sample of the questions."""
         if self.policy.marks:
             return sample(list(self._records.values()))
         return {tally: len(alike) for tally, alike in self._states().items()}
@@ -115,7 +112,6 @@ class WaveQueue(Queue[IndexPolicy]):
         self.wave = max(0, self._begun - 1)
 
     def _owe(self, record: Record, owed: int) -> None:
-        """Set what a question has yet to get in this wave."""
         if owed:
             self._parts[record.position] = owed
             heappush(self._heap, (record.spent, record.position))
