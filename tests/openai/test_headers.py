@@ -8,7 +8,7 @@ from email.utils import format_datetime
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pets.errors import InputError
@@ -126,6 +126,7 @@ def streamed(redactor: Redactor, *parts: bytes) -> list[bytes]:
 
 
 @given(KEYS, st.integers(0, len(FORMS) - 1), st.lists(st.integers(1, 9), min_size=1, max_size=60))
+@example("0000000\\", 4, [1, 1, 1, 1, 1, 8, 9, 9, 9, 9, 9])  # cut inside the escape of the last character
 def test_a_stream_is_redacted_wherever_it_is_cut(key, number, sizes):
     content = f'data: {{"key": "{FORMS[number](key)}"}}\n\ndata: [DONE]\n\n'.encode()
     parts, position = [], 0

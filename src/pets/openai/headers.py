@@ -164,16 +164,19 @@ class Redactor:
         return self.data(words.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     async def stream(self, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The same for bytes that come in parts: what may be the beginning of a secret at a part's end is held back,
-        no more than a key's length."""
+        """The same for bytes that come in parts: what may be the beginning of a secret at a part's end is held back, or
+        a secret whose last escape may go on, no more than twice a key's length."""
         rest = b""
         async for part in parts:
-            content = self.data(rest + part)
+            content = rest + part
+            matches = self._secrets.finditer(content) if self._secrets else ()
+            end = next((match.start() for match in matches if match.end() == len(content)), len(content))
+            held, content = content[end:], self.data(content[:end])
             tail = content[1 - self._longest :] if self._secrets else b""
             border = len(content) - len(tail) + len(tail.rstrip(self._alphabet))
-            rest = content[border:]
+            rest = content[border:] + held
             yield content[:border]
-        yield rest
+        yield self.data(rest)
 
 
 def _escaped_forms(character: int) -> bytes:
