@@ -127,6 +127,7 @@ def streamed(redactor: Redactor, *parts: bytes) -> list[bytes]:
 
 @given(KEYS, st.integers(0, len(FORMS) - 1), st.lists(st.integers(1, 9), min_size=1, max_size=60))
 @example("0000000\\", 4, [1, 1, 1, 1, 1, 8, 9, 9, 9, 9, 9])  # cut inside the escape of the last character
+@example("00000000000u", 4, [*[1] * 8, 4, *[9] * 8])  # which a shorter form of it begins
 def test_a_stream_is_redacted_wherever_it_is_cut(key, number, sizes):
     content = f'data: {{"key": "{FORMS[number](key)}"}}\n\ndata: [DONE]\n\n'.encode()
     parts, position = [], 0

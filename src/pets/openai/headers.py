@@ -27,6 +27,7 @@ DURATION_PART = Pattern(r"([0-9]+(?:\.[0-9]+)?)(ms|us|µs|ns|d|h|m|s)")
 
 REDACTED = "[redacted]"
 MIN_KEY_CHARACTERS = 8  # a shorter one, such as EMPTY, guards nothing and stands in ordinary words
+ESCAPE_BYTES = 6  # of one character, as JSON escapes it
 BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="
 
 
@@ -148,7 +149,7 @@ class Redactor:
         forms = list[bytes]()
         for key in sorted(known, key=len, reverse=True):
             forms += [b"".join(map(_escaped_forms, key)), *map(escape, _base64_forms(key))]
-        self._longest = 6 * max(map(len, known), default=0)  # each character as JSON escapes it
+        self._longest = ESCAPE_BYTES * max(map(len, known), default=0)
         self._secrets = bytes_pattern(b"|".join(forms)) if forms else None
         self._alphabet = b"".join([BASE64, *known, b"%\\"])  # all that a form is made of
 
@@ -170,13 +171,17 @@ class Redactor:
         async for part in parts:
             content = rest + part
             matches = self._secrets.finditer(content) if self._secrets else ()
-            end = next((match.start() for match in matches if match.end() == len(content)), len(content))
+            end = next((match.start() for match in matches if self._may_go_on(content[match.end() :])), len(content))
             held, content = content[end:], self.data(content[:end])
             tail = content[1 - self._longest :] if self._secrets else b""
             border = len(content) - len(tail) + len(tail.rstrip(self._alphabet))
             rest = content[border:] + held
             yield content[:border]
         yield self.data(rest)
+
+    def _may_go_on(self, after: bytes) -> bool:
+        """Whether the last character of a secret, with what has come after it, may begin a longer escape."""
+        return len(after) < ESCAPE_BYTES and not after.strip(self._alphabet)
 
 
 def _escaped_forms(character: int) -> bytes:
