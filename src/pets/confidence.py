@@ -55,8 +55,7 @@ def token_confidence(logprobs: Iterable[float], top: int = 20) -> float:
     if not values:
         raise InputError("a token came without log-probabilities; its confidence is unknown. Ask for top_logprobs.")
     if len(values) > top:
-        values.sort(reverse=True)
-        del values[top:]
+        values = sorted(values, reverse=True)[:top]
     total = sum(values)
     if min(values) < FLOOR or max(values) > 0.0 or total != total:  # some are at or beyond the ends of the scale
         for value in values:
