@@ -49,9 +49,9 @@ def read_pool(
 
     The name of a pool that comes with PETS stands for it, where no file has that name.
     The first bad line raises, unless ``skip_bad``: then bad lines are passed over and told in ``Pool.skipped``.
-    ``fields`` says under which name the file holds what (``{"answers": "predictions"}``).
-    ``confidence`` chooses the kind where a pool has several, and does nothing for other pools. A compressed file may
-    unpack to ``max_unpacked_bytes``; if not given, to 64 MB or a hundred times its size, whichever is more.
+    ``fields`` says under which name the file holds what (``{"answers": "predictions"}``), ``confidence`` which kind
+    counts where a pool has several. A compressed file may unpack to ``max_unpacked_bytes``; if not given, to 64 MB or a
+    hundred times its size, whichever is more.
     """
     path = _shipped(Path(path))
     questions, problems = _gathered(_rows(path, max_unpacked_bytes, fields), confidence, f"{pool_name(path)}: the file")
@@ -94,8 +94,7 @@ def read_pools(
 def pool_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Folders replaced by the pool files in them, sorted; the manifest and hidden files are none.
 
-    A folder of NeMo-Skills' ``output-rs*.jsonl`` is one pool, and so are these files where all of them are named. The
-    name of a pool that comes with PETS stands for it, where no file has that name.
+    A folder of NeMo-Skills' ``output-rs*.jsonl`` is one pool, and so are these files where all of them are named.
     """
     files: list[Path] = []
     for path in formats.joined_seeds(paths):
@@ -169,7 +168,7 @@ def pool_name(path: Path) -> str:
 
 
 def _shipped(path: Path) -> Path:
-    """The pool of that name that comes with PETS, where no file has it."""
+    """The pool of that name that comes with PETS, unless a file has the name."""
     return path if path.exists() else SHIPPED.get(str(path), path)
 
 
@@ -189,7 +188,7 @@ def pool_suffix(path: Path) -> str:
 def _gathered(
     rows: Iterable[FileRow], metric: Metric, source: str
 ) -> tuple[list[PooledQuestion], list[tuple[str, str]]]:
-    """The good questions, and what is wrong with the others; ``source`` is what messages call that they come from."""
+    """The good questions, and the place of each bad one with its problem; ``source`` begins a message."""
     questions: dict[str, PooledQuestion] = {}
     problems: list[tuple[str, str]] = []
     places: dict[str, str] = {}

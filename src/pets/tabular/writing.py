@@ -7,12 +7,12 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 from pets._extras import require
 from pets.errors import InputError, PetsError
@@ -64,7 +64,7 @@ def write_all(rows: Iterable[Row], file: BinaryIO, name: str, columns: Sequence[
 def open_rows(file: BinaryIO, name: str, columns: Sequence[str]) -> "Iterator[RowFile]":
     """A writer of rows to an open file, in the format of ``name``; the last of them are there when the block ends.
 
-    The ``columns`` are a table's; lines and lists of JSON have what the rows have.
+    The ``columns`` are a table's; JSON has the fields of each row.
     """
     suffix = f".{name.lower().rpartition('.')[2]}"
     if suffix == ".gz":
@@ -101,10 +101,9 @@ class _JsonList(RowFile):
 
 
 class _Separated(RowFile):
-    separator: ClassVar[str] = ","
-
-    def __init__(self, file: BinaryIO, columns: Sequence[str]) -> None:
+    def __init__(self, file: BinaryIO, columns: Sequence[str], separator: str = ",") -> None:
         super().__init__(file, columns)
+        self._separator = separator
         if columns:
             self._write_line(columns)
 
@@ -114,12 +113,8 @@ class _Separated(RowFile):
 
     def _write_line(self, cells: Sequence[Any]) -> None:
         text = io.StringIO()  # a cell with either of the line ends is quoted, else it would end the row
-        csv.writer(text, delimiter=self.separator, lineterminator="\r\n").writerow(map(_cell, cells))
+        csv.writer(text, delimiter=self._separator, lineterminator="\r\n").writerow(map(_cell, cells))
         self.file.write(text.getvalue().removesuffix("\r\n").encode(errors="replace") + b"\n")
-
-
-class _Tabs(_Separated):
-    separator = "\t"
 
 
 class _Parquet(RowFile):
@@ -154,11 +149,11 @@ class _Parquet(RowFile):
         self._waiting = []
 
 
-FORMATS: Mapping[str, type[RowFile]] = {
+FORMATS: Mapping[str, Callable[[BinaryIO, Sequence[str]], RowFile]] = {
     ".jsonl": RowFile,
     ".json": _JsonList,
     ".csv": _Separated,
-    ".tsv": _Tabs,
+    ".tsv": partial(_Separated, separator="\t"),
     ".parquet": _Parquet,
 }
 
@@ -188,7 +183,7 @@ def _plain(value: Any) -> Any:
 
 
 def _type(arrow: Any, column: str, values: Sequence[Any]) -> Any:
-    """A column's type by what it holds; by its name where it holds nothing yet."""
+    """A column's type by what it holds, else by its name."""
     kinds = {type(value) for value in values if value is not None}
     if column in REAL_COLUMNS or (kinds and kinds <= {int, float} and float in kinds):
         return arrow.float64()
@@ -203,8 +198,8 @@ def _type(arrow: Any, column: str, values: Sequence[Any]) -> Any:
 def atomic_write(path: Path, error: type[PetsError] = InputError, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A draft, open to write to, which takes the place of ``path`` when all went well and is removed when not.
 
-    It is a new file under a name that cannot be guessed: in a folder of many users, no link of another's is followed.
-    What is no plain file, such as ``/dev/null``, is written to as it is.
+    Its name cannot be guessed: in a folder of many users, no link of another's is followed. What is no plain file,
+    such as ``/dev/null``, is written to as it is.
     """
     draft: Path | None = None
     try:
