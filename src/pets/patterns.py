@@ -11,6 +11,7 @@ for it: what a pattern matches lies between them, and what stands outside of the
 'b+é'
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -140,8 +141,7 @@ class Pattern:
         for match in islice(self.finditer(text), count):
             pieces.append(text[index : match.start()])
             if isinstance(replacement, str):
-                template = _template(replacement)
-                pieces += [(match[part] or "") if isinstance(part, int) else part for part in template]
+                pieces += [(match[part] or "") if isinstance(part, int) else part for part in _template(replacement)]
             else:
                 pieces.append(replacement(match))
             index = match.end()
@@ -207,18 +207,13 @@ _subject, _encoded = lru_cache(maxsize=32)(_Subject), lru_cache(maxsize=32)(str.
 
 @lru_cache(maxsize=256)
 def _template(replacement: str) -> list[str | int]:
-    r"""
+    r"""The texts and the numbers of the groups of a replacement.
+
     >>> _template(r"\1\\frac{\2}")
-    ['', 1, '\\frac{', 2, '}']
+    [1, '\\', 'frac{', 2, '}']
     """
-    parts: list[str | int] = [""]
-    characters = iter(replacement)
-    for character in characters:
-        if character == "\\" and (following := next(characters)).isdigit():
-            parts += [int(following), ""]
-        else:
-            parts[-1] += following if character == "\\" else character  # type: ignore[operator]
-    return parts
+    parts = ((part, part.removeprefix("\\")) for part in re.findall(r"\\.|[^\\]+", replacement, re.DOTALL))
+    return [int(bare) if part != bare and bare.isdigit() else bare for part, bare in parts]
 
 
 def _translated(pattern: str) -> str:
@@ -228,9 +223,7 @@ def _translated(pattern: str) -> str:
     '(?P<s0>)[\\p{Nd}][\\p{Nd}.\\]]\\\\d[^\\p{Nd}](?P<e10>)'
     """
     parts, in_class = list[str](), False
-    index = 0
-    while index < len(pattern):
-        piece = pattern[index : index + (2 if pattern[index] == "\\" else 1)]
+    for piece in re.findall(r"\\?.", pattern, re.DOTALL):
         letters = CLASSES.get(piece[1:].lower())
         if piece[0] == "\\" and letters is not None:
             negated = piece[1].isupper()
@@ -240,9 +233,5 @@ def _translated(pattern: str) -> str:
             parts.append(f"(?P<{'se'[piece == '›']}{len(parts)}>)")
         else:
             parts.append(piece)
-            if piece == "[" and not in_class:
-                in_class = True
-            elif piece == "]":
-                in_class = False
-        index += len(piece)
+            in_class = piece == "[" or (in_class and piece != "]")
     return "".join(parts)

@@ -74,8 +74,7 @@ def choose_type(question: str, texts: Iterable[str]) -> TypeName | None:
     >>> choose_type("How many are left?", ["So 12 are left.", "The answer is 12."]), choose_type("Who?", ["No idea."])
     ('number', None)
     """
-    counts: Counter[str] = Counter()
-    stating = 0
+    counts, stating = Counter[str](), 0
     asking = OPEN_QUESTION.findall(question[-MAX_QUESTION_CHARS:])
     wanted = asking[-1].lower() if asking else ""
     for text in islice(texts, MAX_TEXTS):

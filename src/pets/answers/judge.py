@@ -58,9 +58,6 @@ class Judge(Text):
         """How the model is asked: the likeliest reply."""
         return Sampling(max_tokens=self.max_tokens, temperature=0.0)
 
-    def same_at_once(self, first: str, second: str) -> bool | None:
-        return first == second
-
     def request(self, question: str, new: str, known: Sequence[str]) -> tuple[Prompt, list[str]] | None:
         """What the model is asked about a new answer, and which of those ``known`` have the numbers from 1 on.
 

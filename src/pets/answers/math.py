@@ -8,6 +8,7 @@ fixed points, and it says yes both ways. Timeouts, errors and doubts leave two a
 """
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -70,7 +71,6 @@ class Math(AnswerType):
 
     @property
     def question_seconds(self) -> float:
-        """Twenty comparisons that take all of their time."""
         return 20 * self.seconds
 
     def canonical(self, answer: str) -> str | None:
@@ -83,14 +83,12 @@ class Math(AnswerType):
         """The formula in a box, a tag or a JSON field, else of the last statement, else of the last line."""
         comma = quantity.writes_decimal_commas(text)
         passages = places(text)
-        try:
+        with suppress(AmbiguousError):
             for place, passage in passages:
                 first = next((first for _, first in passages), "") if place == "line" else ""
                 answer = self._read(place, passage, comma, first)
                 if answer is not None or place == "boxed":
                     return answer
-        except AmbiguousError:
-            pass
         return None
 
     def _read(self, place: Place, passage: str, comma: bool, first: str) -> Reading | None:
@@ -145,7 +143,6 @@ class Math(AnswerType):
         return bool(self._same_within(first, second, self.seconds))
 
     def same_soon(self, first: str, second: str) -> bool | None:
-        """What :meth:`same` says; ``None`` where that takes the worker more than a fifth of a second."""
         return self._same_within(first, second, min(self.seconds, SOON_SECONDS))
 
     def _same_within(self, first: str, second: str, seconds: float) -> bool | None:

@@ -5,6 +5,7 @@ writing the unit far more often than in meaning another number. So is ``5%`` the
 are not converted: ``5 km`` is not ``5000 m``, but a dollar is 100 cents. There are no floats: ``0.333`` is not ``1/3``.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -42,12 +43,10 @@ class Number(AnswerType):
         comma = quantity.writes_decimal_commas(text)
         passages = [(place, quantity.with_points(passage) if comma else passage) for place, passage in places(text)]
         first = next((passage for place, passage in passages if place == "first"), "")
-        try:
+        with suppress(AmbiguousError):
             for place, passage in passages:
                 if (value := _read(place, passage, first)) is not None:
                     return Reading(quantity.show(value), value.written.strip())
-        except AmbiguousError:
-            pass
         return None
 
     def same(self, first: str, second: str) -> bool:

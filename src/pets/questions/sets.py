@@ -56,13 +56,14 @@ def problem_of(benchmark: "Benchmark", record: Record, number: str, seed: int = 
     id = first_of(record, *IDS, default=number)
     level = next((record[name] for name in LEVELS if record.get(name) is not None), "")
     level = ", ".join(map(str, level)) if isinstance(level, list) else str(level)
-    question = first_of(record, *QUESTIONS).strip()
     if benchmark.answers != "choice":
         gold = first_of(record, "answer", "Answer")
         if benchmark.is_worked and GSM8K_MARK not in gold:
             raise InputError(f'"answer" ends in {gold[-20:]!r}; expected "{GSM8K_MARK}" and the number.')
         gold = gold.rpartition(GSM8K_MARK)[2] if benchmark.is_worked else gold
-        return Problem(id, Prompt.chat(MATH_PROMPT.format(question)), benchmark.answers, gold.strip(), level)
+        prompt = Prompt.chat(MATH_PROMPT.format(first_of(record, *QUESTIONS).strip()))
+        return Problem(id, prompt, benchmark.answers, gold.strip(), level)
+    question = first_of(record, *QUESTIONS).strip()
     options, right = listed(record) if "options" in record else shuffled(record, question, seed)
     prompt = Prompt.chat(CHOICE_PROMPT.format(question, option_lines(options)))
     return Problem(id, prompt, f"choice:options={len(options)}", LETTERS[right], level, len(options))
