@@ -47,12 +47,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    if not hasattr(os, "fork"):
-        _write("ready", 0.0)
-        _serve()
-        return
     gc.freeze()  # so that children share it
     _write("ready", 0.0)
+    if not hasattr(os, "fork"):
+        _serve()
+        return
     worker = os.getpid()
     while True:  # a child answers until it ends; another one follows it where that was for want of time
         child = os.fork()

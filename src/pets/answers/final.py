@@ -349,14 +349,11 @@ def _statements(text: str) -> Iterator[tuple[Place, str]]:
         before = bisect_right(verdicts, (start, 0)) - 1
         if before < 0 or start >= verdicts[before][1]:  # within no verdict
             events.add((start, end, False))
-    passages = 0
-    for start, end, reverse in sorted(events, key=lambda event: event[1], reverse=True)[:MAX_EVENTS]:
-        passage = _subject(text, start) if reverse else _rest(text, end)
-        if not passage:
-            continue
+    latest = sorted(events, key=lambda event: event[1], reverse=True)[:MAX_EVENTS]
+    passages = (_subject(text, start) if reverse else _rest(text, end) for start, end, reverse in latest)
+    for passage in islice(filter(None, passages), MAX_CUES):
         yield "cue", passage
-        passages += 1
-        if passages == MAX_CUES or NEGATION.match(_fold(passage)):
+        if NEGATION.match(_fold(passage)):
             return
 
 
@@ -439,16 +436,11 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
         ends = [end.end() for end in SENTENCE_END.finditer(last)]
         last = last[ends[-1] :] if ends and len(last[: ends[-1]].split()) > 3 and len(last) - ends[-1] > 1 else last
     end_of_last = _fold(last[-MAX_FIRST_CHARS:]).rstrip(" *_")
-    if last.count(r"\(") > last.count(r"\)") or last.count(r"\[") > last.count(r"\]"):
+    is_open = last.count(r"\(") > last.count(r"\)") or last.count(r"\[") > last.count(r"\]")
+    if is_open or end_of_last.endswith(("?", "？")) or DANGLING.search(end_of_last):
         return
-    if end_of_last.endswith(("?", "？")) or DANGLING.search(end_of_last):
-        return
-    if (
-        not is_closed
-        and end_of_last[-1:].isalpha()
-        and last[-1] not in "*_`"
-        and len(last.split()) >= LONG_SENTENCE_WORDS
-    ):
+    is_cut = not is_closed and end_of_last[-1:].isalpha() and last[-1] not in "*_`"
+    if is_cut and len(last.split()) >= LONG_SENTENCE_WORDS:
         return
     if len(last) > MAX_PASSAGE_CHARS:
         last = last[-MAX_PASSAGE_CHARS:].partition(" ")[2]

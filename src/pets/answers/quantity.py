@@ -299,9 +299,7 @@ def quantities(text: str) -> list[Quantity]:
     """The quantities of a plain text, from left to right: those in figures, or, where there are none, in words."""
     numbers, index = list[Quantity](), 0
     while start := NUMBER_START.search(text, index):
-        begin = start.start() + (len(start[0]) - len(start[0].lstrip()))
-        quantity = quantity_at(text, begin)
-        if quantity is not None:
+        if quantity := quantity_at(text, start.end() - len(start[0].lstrip())):
             numbers.append(quantity)
             index = quantity.end
         else:
@@ -448,8 +446,6 @@ TOKEN = Pattern(r"(?:\A|[^\w.,])‹\d[\d.,]*\d›(?:\z|[^\d.,]|[.,](?:\D|\z))")
 DOTTED = Pattern(r"[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
 COMMA = Pattern(r"\d+,\d+")
 UNDECIDABLE = Pattern(r"[1-9]\d{0,2},\d{3}")
-
-
 BETWEEN_WORDS = str.maketrans(dict.fromkeys(punctuation + digits + "\t\n\r“”„«»‘’—–…¿¡。，：；", " "))
 COMMA_WORDS, POINT_WORDS = (frozenset(words(f"decimal_{sign}").split("|")) for sign in ("comma", "point"))
 MAX_LANGUAGE_CHARS = 2000

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from pets.core.mixture import ModelMixture
 from pets.errors import InputError, PoolError
 from pets.pools.question import Pool, PooledQuestion
 
 WEIGHT = re.compile(r"(.+)=(\d+(?:\.\d+)?)")
-Value = TypeVar("Value")
 
 
 def split_mixture(text: str) -> list[tuple[str, float]]:
@@ -58,7 +57,7 @@ def mix_pools(pools: Sequence[Pool], weights: Sequence[float] = ()) -> Pool:
 
 
 def name_of(pools: Sequence[Pool], mixture: ModelMixture) -> str:
-    """The data set's name once, then the models with their weights: ``gpqa.a=2+b``."""
+    """The data set's name, then the models with their weights: ``gpqa.a=2+b``."""
     dataset = f"{pools[0].name.partition('.')[0]}."
     names = [pool.name.removeprefix(dataset) if index else pool.name for index, pool in enumerate(pools)]
     weights = ["" if len(set(mixture.weights)) == 1 else f"={weight:g}" for weight in mixture.weights]
@@ -82,20 +81,13 @@ def _mixed(own: Sequence[PooledQuestion], mixture: ModelMixture, index: int) -> 
     if not turns:
         raise PoolError(f"question {first.id!r} has no trace of the model whose turn comes first.")
     kinds = set.intersection(*(set(question.confidences) for question in own))
-    return replace(
-        first,
-        answers=_by_turns([question.answers for question in own], turns) or (),
-        gold=next(iter(golds), None),
-        tokens=_by_turns([question.tokens for question in own], turns),
-        confidence=_by_turns([question.confidence for question in own], turns),
-        confidences={kind: _by_turns([q.confidences[kind] for q in own], turns) or () for kind in kinds},
-        texts=_by_turns([question.texts for question in own], turns),
-        cut=_by_turns([question.cut for question in own], turns),
-        models=tuple(turns),
-    )
+    names = ("answers", "tokens", "confidence", "texts", "cut")
+    columns = {name: _by_turns([getattr(question, name) for question in own], turns) for name in names}
+    confidences = {kind: _by_turns([question.confidences[kind] for question in own], turns) for kind in kinds}
+    return replace(first, gold=next(iter(golds), None), **columns, confidences=confidences, models=tuple(turns))
 
 
-def _by_turns(columns: Sequence[Sequence[Value] | None], turns: Sequence[int]) -> tuple[Value, ...] | None:
+def _by_turns(columns: Sequence[Sequence[Any] | None], turns: Sequence[int]) -> Any:
     """The values of the traces in the order of the turns; ``None`` where a model has none recorded."""
     rest = [iter(column) for column in columns if column is not None]
     return tuple(next(rest[model]) for model in turns) if len(rest) == len(columns) else None

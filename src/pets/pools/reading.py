@@ -29,8 +29,6 @@ NO_ANSWERS = (
     '"answers" is missing; it is a list with one answer per trace, null for a trace without one, or "texts" with what '
     "traces said. --field answers=NAME says where it stands."
 )
-
-
 PLACES_SHOWN = 4
 VALUES = Pattern(r'\d+| is ‹(?:".*?"|[^ ;,.]+)')
 """What differs between two problems of one kind: numbers, and the value that was found."""
