@@ -395,14 +395,11 @@ def _concluded_in(text: str) -> Quantity | None:
         or (numbers if len(numbers) == 1 else [number for number in numbers if not _precedes(AN_ASIDE, text, number)])
         or [number for number in numbers if number.unit]
     )
-    distinct = {show(number) for number in chosen}
-    for number in chosen:
-        _refuse_alternative(text, number)
     starts = {number.start for number in chosen}
-    for number, following in pairwise(numbers):
-        if following.start in starts and number.start not in starts:
+    for number, following in pairwise([*numbers, numbers[-1]]):
+        if number.start in starts or following.start in starts:
             _refuse_alternative(text, number)
-    last = chosen[-1] if len(distinct) == 1 else None
+    last = chosen[-1] if len({show(number) for number in chosen}) == 1 else None
     return last if last and not BLOCKED.match(text[last.end :].lstrip()) else None
 
 

@@ -82,12 +82,18 @@ def read_questions(
     collects = gc.isenabled()
     gc.disable()  # questions make no cycles, and the collector would look at a million of them repeatedly
     try:
-        rows = read_rows(path, noun="questions")
-        problems = tuple(problems_of(rows, f'questions "{path.name}"', fields, answer_type))
+        problems = tuple(stream_questions(path, fields=fields, answer_type=answer_type))
     finally:
         if collects:
             gc.enable()
     return QuestionSet(name or path.name, problems, sampling or Sampling())
+
+
+def stream_questions(
+    path: Path, *, fields: Mapping[str, str] | None = None, answer_type: str = AUTO
+) -> Iterator[Problem]:
+    """The questions of a file, one by one; the first bad line raises, with its number."""
+    return problems_of(read_rows(path, noun="questions"), f'questions "{path.name}"', fields, answer_type)
 
 
 def problems_of(
