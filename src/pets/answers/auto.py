@@ -98,19 +98,15 @@ def kinds_words(kinds: Mapping[str, int]) -> str:
         return ""
     (first, number), *others = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     parts = [f"{number:,} question{'s' * (number != 1)} as {first}", *(f"{many:,} as {name}" for name, many in others)]
-    without = missing("math-verify, which compares formulas,", "math") if "math" in kinds and not _compares() else ""
+    is_without = "math" in kinds and find_spec("math_verify") is None
+    without = missing("math-verify, which compares formulas,", "math") if is_without else ""
     return f"auto read {', '.join(parts)}. {without}".rstrip()
 
 
 @cache
 def _answer_type(name: TypeName) -> AnswerType:
-    """Made when it is used: formulas need an extra, and are text without it."""
-    return Text() if name == "math" and not _compares() else TYPES[name]()
-
-
-def _compares() -> bool:
-    """Whether math-verify is installed, without which no formulas are compared."""
-    return find_spec("math_verify") is not None
+    """The type of that name; formulas are text where math-verify, which compares them, is not installed."""
+    return Text() if name == "math" and find_spec("math_verify") is None else TYPES[name]()
 
 
 def _fitting(text: str, wanted: str) -> set[str]:

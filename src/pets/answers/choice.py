@@ -142,7 +142,8 @@ class Choice(AnswerType):
 
     def _first(self, line: str, text: str) -> str | None:
         """The option of a first line, unless that begins a list of them."""
-        return self.canonical(line) if BARE.fullmatch(_undress(line)) or len(set(_listed(text))) < 2 else None
+        listed = set(LISTED.findall(text[-MAX_CHARS:]))
+        return self.canonical(line) if BARE.fullmatch(_undress(line)) or len(listed) < 2 else None
 
     def _concluded(self, bare: str, text: str) -> str | None:
         """The option of a last line: alone, after "therefore", or the only one that its last sentence names."""
@@ -153,7 +154,7 @@ class Choice(AnswerType):
             return None
         because = BECAUSE.match(opened)
         if option := self._within(because[1]) if because else self.canonical(opened):
-            listed = _listed(text)
+            listed = LISTED.findall(text[-MAX_CHARS:])  # which may be the question's options
             return option if len(listed) < 2 or BARE.fullmatch(opened) or listed.count(option) > 1 else None
         sentence = SENTENCE.split(bare)[-1]
         if last := BARE.fullmatch(_undress(strip_openers(sentence))):
@@ -166,11 +167,6 @@ class Choice(AnswerType):
     def _within(self, letter: str) -> str | None:
         option = letter.upper()
         return option if self.options is None or ord(option) - ord("A") < self.options else None
-
-
-def _listed(text: str) -> list[str]:
-    """The letters that lines begin with as in a list of options, which may be the question's."""
-    return LISTED.findall(text[-MAX_CHARS:])
 
 
 def _undress(answer: str) -> str:
