@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import islice
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pets._extras import missing
 from pets.answers import quantity
@@ -49,8 +49,8 @@ class Auto(AnswerType):
     (Choice(options=2, digits=None), Auto(type=None), Number())
     """
 
-    chosen_from_traces: ClassVar[bool] = True
-    reads_at_once: ClassVar[bool] = True
+    chosen_from_traces = True
+    reads_at_once = True
 
     type: TypeName | None = None
 

@@ -6,7 +6,6 @@ crowds label with, are declared: ``choice:digits=0-1``.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.answers.base import AnswerType
 from pets.answers.final import boxed, places, strip_openers
@@ -80,9 +79,9 @@ class Choice(AnswerType):
     ('1', None, None, None)
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
-    client_options: ClassVar[frozenset[str]] = frozenset({"options", "digits"})
+    operator_only = False
+    reads_at_once = True
+    client_options = frozenset({"options", "digits"})
 
     options: int | None = None
     digits: str | None = None

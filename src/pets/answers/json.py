@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from typing import Any, ClassVar
+from typing import Any
 
 from pets.answers.base import AnswerType, Reading
 from pets.answers.final import visible_text
@@ -47,9 +47,9 @@ class Json(AnswerType):
     '{"answer":3}'
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
-    client_options: ClassVar[frozenset[str]] = frozenset({"field", "ignore"})
+    operator_only = False
+    reads_at_once = True
+    client_options = frozenset({"field", "ignore"})
 
     field: str | None = None
     ignore: str = ""

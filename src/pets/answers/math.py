@@ -11,7 +11,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 from pets._extras import check_installed
 from pets.answers import quantity
@@ -58,8 +57,8 @@ class Math(AnswerType):
     0.5 0.5 2\sqrt{3}
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
+    operator_only = False
+    reads_at_once = True
     instruction = r"Put your final answer within \boxed{}."
 
     seconds: float = 1.0

@@ -7,7 +7,6 @@ are not converted: ``5 km`` is not ``5000 m``, but a dollar is 100 cents. There 
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.answers import quantity
 from pets.answers.base import AnswerType, Classes, Reading
@@ -29,8 +28,8 @@ class Number(AnswerType):
     '42'
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
+    operator_only = False
+    reads_at_once = True
     instruction = 'End with "The answer is N.", where N is a number.'
 
     def canonical(self, answer: str) -> str | None:

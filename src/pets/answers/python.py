@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from pets.answers.base import AnswerType
 from pets.errors import InputError
@@ -29,9 +29,9 @@ _TROUBLE: Counter[tuple[str, str]] = Counter()  # by function and what went wron
 class Python(AnswerType):
     """What a function makes of a text. It is tried on one text at once; an error later on is no vote, and told once."""
 
-    spec_option: ClassVar[str] = "path"
-    files_may_name: ClassVar[bool] = False
-    runs_code: ClassVar[bool] = True
+    spec_option = "path"
+    files_may_name = False
+    runs_code = True
 
     path: str
 

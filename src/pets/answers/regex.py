@@ -7,7 +7,7 @@ linear time: no back-references, no look-around.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import re2
 
@@ -30,8 +30,8 @@ class Regex(AnswerType):
     ('7', None)
     """
 
-    spec_option: ClassVar[str] = "pattern"
-    reads_at_once: ClassVar[bool] = True
+    spec_option = "pattern"
+    reads_at_once = True
 
     pattern: str
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from itertools import islice
-from typing import ClassVar
 
 from pets.answers import quantity, rational
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Reading
@@ -70,8 +69,8 @@ class Text(AnswerType):
     'paris'
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
+    operator_only = False
+    reads_at_once = True
     instruction = 'End with "The answer is ...", in a few words at most.'
 
     def canonical(self, answer: str) -> str | None:

@@ -2,7 +2,6 @@
 
 import unicodedata
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.answers.base import AnswerType, Reading
 from pets.answers.final import boxed, places, visible_text
@@ -39,8 +38,8 @@ class YesNo(AnswerType):
     ['yes', 'no', 'no', None]
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
+    operator_only = False
+    reads_at_once = True
     options = 2
     instruction = 'End with "The answer is yes." or "The answer is no."'
 

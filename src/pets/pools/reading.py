@@ -1,7 +1,7 @@
 """Reads recorded pools: every format, the paper's own records, the pools that ship; problems are told with a place."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -242,8 +242,8 @@ def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
     kinds = record.get("confidences") or {}  # Parquet has null where there are none
     if not isinstance(kinds, dict):
         raise PoolError(f'"confidences" is {as_json(kinds)}; expected an object with a list for each kind. {REPAIR}')
-    lists = {str(kind): values for kind in kinds if (values := _floats(kinds, kind)) is not None}
-    confidence = _floats(record, "confidence")
+    lists = {str(kind): values for kind in kinds if (values := _list(kinds, kind, _float)) is not None}
+    confidence = _list(record, "confidence", _float)
     if lists and confidence is None:
         if metric not in lists:
             raise PoolError(f'"confidences" has {", ".join(lists)} and not {metric}. Choose one of these.')
@@ -290,19 +290,16 @@ def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
     return ours
 
 
-def _list(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
+def _list(record: Mapping[str, Any], key: str, kind: Callable[[Any], Any] | None = None) -> tuple[Any, ...] | None:
     values = listed(record.get(key))
     if values is None or isinstance(values, list):
-        return None if values is None else tuple(values)
+        return None if values is None else tuple(map(kind, values) if kind else values)
     raise PoolError(f'"{key}" is {as_json(values)}; expected a list with one entry per trace. {REPAIR}')
 
 
-def _floats(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
+def _float(value: Any) -> Any:
     """JSON writes 20.0 as 20 if it likes; what is no number, or too large for one, is left to be refused."""
-    values = _list(record, key)
-    if values is None:
-        return None
-    return tuple(float(v) if type(v) is int and v.bit_length() <= 1023 else v for v in values)
+    return float(value) if type(value) is int and value.bit_length() <= 1023 else value
 
 
 def _kind(path: Path) -> str | None:
