@@ -111,15 +111,12 @@ VERBS: dict[str, Callable[..., str | None]] = {"fingerprint": fingerprint, "agre
 
 @lru_cache(maxsize=256)
 def _parse(text: str) -> Any:
-    """As sympy sees it: decimals as fractions, every comma a separator, ``i`` imaginary."""
+    """The formula in sympy: decimals as fractions, every comma a separator, ``i`` imaginary."""
     rules = NormalizationConfig(basic_latex=True, boxed="none")
     config = LatexExtractionConfig(boxed_match_priority=-1, normalization_config=rules)
     exact = re2.sub(r"([0-9]*)\.([0-9]+)", lambda m: rf"{{\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}}}}", text)
     latex = f"${exact.replace(',', ', ')}$"
-    parsed = parse(latex, [config], fallback_mode="no_fallback", parsing_timeout=None)
-    if len(parsed) != 1:
-        raise ValueError(text)
-    [expression] = parsed
+    [expression] = parse(latex, [config], fallback_mode="no_fallback", parsing_timeout=None)
     imaginary = {symbol: sympy.I for symbol in expression.free_symbols if symbol.name == "i"}
     return expression.subs(imaginary) if imaginary else expression
 

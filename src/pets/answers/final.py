@@ -195,9 +195,6 @@ def _unwrapped(text: str) -> str:
     """The end of the visible text without the marks of transport, each display formula on one line.
 
     Base models run on: where the text before their own next question is an answer, what follows is left out.
-
-    >>> _unwrapped("<b>64</b>\\n\\nQuestion: What is 1 + 2?\\nAnswer: 3")
-    '64'
     """
     text = visible_text(text)[-MAX_TEXT_CHARS:]
     for pattern, replacement in WRAPPING if text.isascii() else (*WRAPPING, *NOT_ASCII_WRAPPING):
@@ -453,10 +450,7 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
 def _plain_lines(text: str) -> list[str]:
     """The lines that say something: no rules, no goodbyes, nothing after the answer's explanation begins.
 
-    The points of a list of names, where the text ends with one, are one line.
-
-    >>> _plain_lines("The colours:\\n1. Red\\n2. **Green**\\n\\nThanks!"), _plain_lines("1. Add 2.\\n2. So 4")
-    (['The colours:', 'Red, Green'], ['1. Add 2.', '2. So 4'])
+    A list of names at the end of the text is one line.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line[:MAX_PASSAGE_CHARS].strip(RULE_CHARS)]

@@ -190,11 +190,7 @@ def _composed(text: str) -> str:
 
 
 def _paths(names: Iterable[str]) -> Paths:
-    """Dotted paths as a tree, whose leaves go.
-
-    >>> _paths(["at", "x.at"])
-    {'x': {'at': {}}, 'at': {}}
-    """
+    """Dotted paths as a tree: ``{"x": {"at": {}}}`` of ``x.at``."""
     tree: Paths = {}
     for name in sorted(names, key=len, reverse=True):  # a field goes whole, whatever is named within it
         *parents, last = name.split(".")

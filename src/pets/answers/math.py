@@ -171,11 +171,7 @@ cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
 
 
 def _formulas(line: str) -> list[str]:
-    r"""What stands in ``$...$``, ``\(...\)`` and ``\[...\]``, from left to right; joined where "or" is between.
-
-    >>> _formulas(r"$x$ or \(y\), but $$z$$ for $5")
-    ['x,y', 'z']
-    """
+    r"""What stands in ``$...$``, ``\(...\)`` and ``\[...\]``, from left to right; joined where "or" is between."""
     formulas, last_end = list[str](), 0
     for match in FORMULA.finditer(line):
         formula = match[1] or match[2]
@@ -194,7 +190,7 @@ def _number(text: str) -> quantity.Quantity | None:
 
 
 def _result(formula: str) -> str:
-    """What a concluding formula comes to: the last side of ``m+n=3+4=7``; an equation in x or y stays."""
+    """The last side of a concluding formula such as ``m+n=3+4=7``; an equation in x or y stays."""
     above, equals, value = formula.rpartition("=")
     coordinates = COORDINATE.search(above)
     single = equals and above.strip() and "," not in BRACKETED.sub("", above)

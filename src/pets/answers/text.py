@@ -97,11 +97,7 @@ class Text(AnswerType):
 
 
 def _spelling(answer: str) -> str:
-    """An answer as it is written, without what stands around it.
-
-    >>> _spelling(" **São  Paulo**."), _spelling("Yes, because it is prime"), _spelling(r"\\text{Red}")
-    ('São Paulo', 'Yes', 'Red')
-    """
+    """An answer as it is written, without what stands around it."""
     text = _unwrap(" ".join(answer.translate(INVISIBLE).split()))
     whole = FONT.fullmatch(text) or YES_OR_NO.match(text)
     return whole[1] if whole else text

@@ -217,11 +217,8 @@ def problem_from(
     prompt, gold, options = _prompt(values, record), values.get("gold"), values.get("options")
     texts, names = ([], []) if options is None and record.get("A") is None else _option_texts(options, record)
     if texts:
-        prompt, gold, answer_type = (
-            _lettered(prompt, texts),
-            _letter(gold, names, texts),
-            f"choice:options={len(texts)}",
-        )
+        prompt, gold = _lettered(prompt, texts), _letter(gold, names, texts)
+        answer_type = f"choice:options={len(texts)}"
     options = int(options) if isinstance(options, str) and options.isdecimal() else options
     if not texts and options is not None and not (type(options) is int and options >= 2):
         expected = "it is the number of possible answers, at least 2, or a list of their texts"
