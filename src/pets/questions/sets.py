@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +19,8 @@ from pets._extras import require
 from pets.answers.base import GSM8K_MARK
 from pets.errors import InputError
 from pets.prompts import Prompt, Sampling
-from pets.questions.files import (
-    LETTERS,
-    STDIN,
-    Problem,
-    QuestionSet,
-    field_names,
-    option_lines,
-    problems_of,
-    read_questions,
-    stdin_rows,
-    unique_problems,
-)
+from pets.questions import files
+from pets.questions.files import LETTERS, Problem, QuestionSet, unique_problems
 from pets.tabular import SUFFIXES, FileRow, Record, read_rows
 
 MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
@@ -65,7 +55,7 @@ def problem_of(benchmark: "Benchmark", record: Record, number: str, seed: int = 
         return Problem(id, prompt, benchmark.answers, gold.strip(), level)
     question = first_of(record, *QUESTIONS).strip()
     options, right = listed(record) if "options" in record else shuffled(record, question, seed)
-    prompt = Prompt.chat(CHOICE_PROMPT.format(question, option_lines(options)))
+    prompt = Prompt.chat(CHOICE_PROMPT.format(question, files.option_lines(options)))
     return Problem(id, prompt, f"choice:options={len(options)}", LETTERS[right], level, len(options))
 
 
@@ -98,7 +88,7 @@ def first_of(record: Record, *names: str, default: str | None = None) -> str:
         if isinstance(value, str | int | float) and str(value).strip():
             return str(value)
     if default is None:
-        raise InputError(f'there is no "{names[0]}"; {field_names(record)}. Is this the right set?')
+        raise InputError(f'there is no "{names[0]}"; {files.field_names(record)}. Is this the right set?')
     return default
 
 
@@ -136,7 +126,7 @@ def starter() -> QuestionSet:
     to 40 tokens, so that the four trace confidences differ over windows of 8. The order mixes the levels, so that any
     first part is a fair sample; new questions are added at the end, so that the seeds of the others' traces stay.
     """
-    data = json.loads(files(__package__).joinpath("starter.json").read_bytes())
+    data = json.loads(resources.files(__package__).joinpath("starter.json").read_bytes())
     problems = []
     for id, question, gold, level in data["questions"]:
         kind = id.partition("-")[0]
@@ -153,13 +143,13 @@ def named_sets() -> list[str]:
 def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) -> QuestionSet:
     """The questions that ``source`` names: a file, a set, ``hf:org/name[/config][:split]``, or ``-`` for stdin."""
     name = str(source)
-    if name == STDIN:
-        return QuestionSet("stdin", tuple(problems_of(stdin_rows(), "questions on stdin", fields)))
+    if name == files.STDIN:
+        return QuestionSet("stdin", tuple(files.problems_of(files.stdin_rows(), "questions on stdin", fields)))
     if name.startswith(HUB_PREFIX):
         if (match := HUB_NAME.fullmatch(name)) is None:
             raise InputError(f"a data set of the hub is named hf:ORG/NAME[/CONFIG][:SPLIT]; got {name!r}.")
         rows = hub_rows(match["repository"], match["config"], match["split"])
-        return QuestionSet(match["repository"], tuple(problems_of(rows, name, fields)))
+        return QuestionSet(match["repository"], tuple(files.problems_of(rows, name, fields)))
     known = name == "starter" or name in BENCHMARKS
     if known and not fields:
         return question_set(name)
@@ -168,7 +158,7 @@ def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) 
         if known:
             raise InputError(f'"{name}" is a named set, whose fields are known: leave out --field.')
         raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
-    return read_questions(path, fields=fields)
+    return files.read_questions(path, fields=fields)
 
 
 def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> QuestionSet:
@@ -238,19 +228,19 @@ def local_rows(source: Path, config: str | None, split: str) -> Iterator[FileRow
     Names tell: ``gpqa_diamond.csv``, ``main/test-00000-of-00001.parquet``; one that is the word comes before one that
     holds it (``test.jsonl``, ``test_socratic.jsonl``). Where no name tells, every file belongs.
     """
-    files = [source]
+    paths = [source]
     if source.is_dir():
         inside = sorted(path.relative_to(source) for path in source.rglob("*"))
-        files = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.name not in METADATA_FILES]
-        files = [path for path in files if not any(part.startswith(".") for part in path.parts)]
-        if not files:
+        paths = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.name not in METADATA_FILES]
+        paths = [path for path in paths if not any(part.startswith(".") for part in path.parts)]
+        if not paths:
             raise InputError(f'folder "{source}" holds no data; files end in {", ".join(SUFFIXES)}. Name another.')
         for word in filter(None, (config, split)):
             name = re.compile(rf"{re.escape(word)}(-\d+-of-\d+(-\w+)?)?")  # a file may have its number among others
-            named = [path for path in files if word in path.parts[:-1] or name.fullmatch(path.name.split(".")[0])]
-            files = named or [path for path in files if word in path.as_posix()] or files
-        files = [source / path for path in files]
-    for path in files:
+            named = [path for path in paths if word in path.parts[:-1] or name.fullmatch(path.name.split(".")[0])]
+            paths = named or [path for path in paths if word in path.as_posix()] or paths
+        paths = [source / path for path in paths]
+    for path in paths:
         for row in read_rows(path, noun="questions"):
             yield row._replace(place=f'"{path.name}" {row.place}')
 
