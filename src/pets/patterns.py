@@ -47,7 +47,7 @@ def bytes_pattern(pattern: bytes) -> Any:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Match:
-    """Where a pattern matched. A group that took no part is ``None``."""
+    """A match of a pattern. A group that took no part is ``None``."""
 
     _text: str
     _spans: Spans
@@ -217,7 +217,7 @@ def _template(replacement: str) -> list[str | int]:
 
 
 def _translated(pattern: str) -> str:
-    r"""In RE2's own syntax.
+    r"""Translate a pattern to RE2's own syntax.
 
     >>> _translated(r"‹\d[\d.\]]\\d\D›")
     '(?P<s0>)[\\p{Nd}][\\p{Nd}.\\]]\\\\d[^\\p{Nd}](?P<e10>)'

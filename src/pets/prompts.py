@@ -259,7 +259,7 @@ class Completion:
 
 @dataclass(slots=True)
 class Written:
-    """How much of a streamed trace is written.
+    """The progress of a streamed trace.
 
     ``tokens`` were seen, or told by the server (``told``), from ``begun_at`` to ``seen_at`` by the event loop's clock;
     a trace that is not streamed is not ``seen``. One that has ``ended`` was cancelled, and its server closed the

@@ -89,7 +89,7 @@ def choose_type(question: str, texts: Iterable[str]) -> TypeName | None:
 
 
 def kinds_words(kinds: Mapping[str, int]) -> str:
-    """How many questions were read as what; empty where nothing was chosen.
+    """Count the questions by the type that was chosen, in a sentence; empty where none was.
 
     >>> kinds_words({"number": 120, "text": 1})
     'auto read 120 questions as number, 1 as text.'
@@ -147,7 +147,7 @@ def _is_number(text: str, *, counted: bool, named: bool) -> bool:
 
 
 def _option_count(question: str) -> int | None:
-    """How many options a question lists, A, B and so on, on lines of their own or in brackets."""
+    """Count the options that a question lists, A, B and so on, on lines of their own or in brackets."""
     for pattern, fewest in ((OPTION_LINES, 2), (OPTIONS_IN_LINE, 3)):
         count, goes_on = 0, False
         for match in pattern.finditer(question):  # the last list that begins with A counts

@@ -129,11 +129,11 @@ class AnswerType(ABC):
         return first == second
 
     def same_at_once(self, first: str, second: str) -> bool | None:
-        """What :meth:`same` says where it takes no time; ``None`` where it may, so that it is asked in a thread."""
+        """Decide :meth:`same` without delay; ``None`` where that may take time, so that a thread is asked."""
         return None if first != second and type(self).same is not AnswerType.same else first == second
 
     def same_soon(self, first: str, second: str) -> bool | None:
-        """What :meth:`same` says where it takes a moment; ``None`` where it takes longer, so that others go first."""
+        """Decide :meth:`same` within a moment; ``None`` where it takes longer, so that others go first."""
         return self.same(first, second)
 
     def processor_time(self) -> float:

@@ -73,7 +73,7 @@ class ComparisonWorker:
             self._discard()
 
     def forget(self) -> None:
-        """In a forked child: the worker belongs to the parent."""
+        """Give up the worker in a forked child, since it is the parent's."""
         self._lock, self._starter = threading.Lock(), None
         if self._process is not None:
             self._process.returncode = 0  # not this process's child: nothing to kill or to wait for

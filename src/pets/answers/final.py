@@ -171,7 +171,7 @@ def boxed(text: str) -> str | None:
 
 
 def strip_openers(passage: str) -> str:
-    """Without the words that open a conclusion.
+    """Strip the words that open a conclusion.
 
     >>> strip_openers("So it's therefore B.")
     'B.'
@@ -216,7 +216,7 @@ def _unwrapped(text: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """In lower case, of the same length."""
+    """The text in lower case, of the same length."""
     return text.replace("İ", "i").lower().replace("’", "'")
 
 
@@ -320,7 +320,7 @@ def _answer_of(item: Any, depth: int) -> str | None:
 
 
 def _corrections(folded: str, *, soft: bool) -> list[int]:
-    """Where the words end that take back what was said; of those that may mean something else, too, if ``soft``."""
+    """The ends of the words that take back what was said; with ``soft``, of those too that may mean something else."""
     ends = []
     for match in CORRECTION.finditer(folded):
         before = folded[max(0, match.start() - 3) : match.start()].rstrip(" ")
@@ -331,7 +331,7 @@ def _corrections(folded: str, *, soft: bool) -> list[int]:
 
 
 def _statements(text: str) -> Iterator[tuple[Place, str]]:
-    """What the text says its answer is, the last statement first."""
+    """The passages that the text states as its answer, the last first."""
     if len(text) < SHORTEST_STATEMENT_CHARS:
         return  # the stop after a box, mostly
     folded = _fold(text)
@@ -355,7 +355,7 @@ def _statements(text: str) -> Iterator[tuple[Place, str]]:
 
 
 def _announcements(folded: str) -> Iterator[tuple[int, int]]:
-    """What an answer follows: a noun with its verb or sign, or another phrase; headings; near the end, weak nouns."""
+    """The spans that announce an answer: a noun with its verb or sign, phrases, headings; near the end, weak nouns."""
     spans = [match.span() for match in ANNOUNCEMENT.finditer(folded)]
     for noun in NOUN.finditer(folded):
         rest = folded[noun.end() : noun.end() + MAX_TAIL_CHARS]
@@ -378,7 +378,7 @@ def _announcements(folded: str) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=256)
 def _tail(noun: str) -> Pattern:
-    """What follows a noun of the table."""
+    """The pattern of what follows a noun of the table."""
     return next(tail for nouns, tail in zip(NOUNS, TAILS, strict=True) if nouns.fullmatch(noun))
 
 
@@ -388,7 +388,7 @@ def _word_starts(text: str, index: int) -> bool:
 
 
 def _rest(text: str, end: int) -> str:
-    """What follows an announcement: the rest of its line, or the next one."""
+    """The passage after an announcement: the rest of its line, or the next one."""
     start = _skip_lead(text, end)
     if "\n" in text[end:start] and text.startswith(("- ", "• "), start):
         start += 2
@@ -401,7 +401,7 @@ def _skip_lead(text: str, index: int) -> int:
 
 
 def _subject(text: str, start: int) -> str:
-    """What "is the correct answer" is said of; nothing where that is a pronoun, or too long for a subject."""
+    """The subject of "is the correct answer"; empty where it is a pronoun or too long."""
     first = max(0, start - MAX_SUBJECT_CHARS)
     *clauses, subject = CLAUSE_END.split(text[first:start])
     if first and not clauses:

@@ -245,7 +245,7 @@ MAX_CALLS = 64
 
 
 def reading_of_calls(answer_type: AnswerType, text: str, ignore: Iterable[str] = ()) -> Reading | None:
-    """What a trace calls.
+    """The function calls of a trace as its answer.
 
     The calls are the last line of the text (:class:`~pets.openai.response.ChoiceReader`); their order does not matter,
     nor do fields of arguments to ``ignore``, which ``json:ignore=...`` names, too. Calls whose arguments are no JSON

@@ -54,11 +54,11 @@ class Judge(Text):
 
     @property
     def sampling(self) -> Sampling:
-        """How the model is asked: the likeliest reply."""
+        """The parameters of a request: the likeliest reply."""
         return Sampling(max_tokens=self.max_tokens, temperature=0.0)
 
     def request(self, question: str, new: str, known: Sequence[str]) -> tuple[Prompt, list[str]] | None:
-        """What the model is asked about a new answer, and which of those ``known`` have the numbers from 1 on.
+        """The prompt about a new answer, and those of the ``known`` ones that it numbers from 1 on.
 
         >>> Judge().request("Who wrote it?", "Shakespeare", []) is None
         True

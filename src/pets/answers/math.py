@@ -19,7 +19,6 @@ from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seco
 from pets.answers.final import Place, places, strip_openers
 from pets.answers.latex import COMMAND, NAME, comparable, normalize, word
 from pets.answers.phrases import words
-from pets.answers.quantity import AmbiguousError
 from pets.errors import InputError
 from pets.patterns import END, START, Pattern
 
@@ -82,7 +81,7 @@ class Math(AnswerType):
         """The formula in a box, a tag or a JSON field, else of the last statement, else of the last line."""
         comma = quantity.writes_decimal_commas(text)
         passages = places(text)
-        with suppress(AmbiguousError):
+        with suppress(quantity.AmbiguousError):
             for place, passage in passages:
                 first = next((first for _, first in passages), "") if place == "line" else ""
                 answer = self._read(place, passage, comma, first)
@@ -122,7 +121,7 @@ class Math(AnswerType):
         return Reading(form, (number.written if number else text).strip(AROUND_FORMULA))
 
     def same_at_once(self, first: str, second: str) -> bool | None:
-        """What spelling, numbers and words decide."""
+        """Decide by spelling, numbers and words."""
         if first == second:
             return True
         if EXACT.fullmatch(first) and EXACT.fullmatch(second):
@@ -171,7 +170,7 @@ cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
 
 
 def _formulas(line: str) -> list[str]:
-    r"""What stands in ``$...$``, ``\(...\)`` and ``\[...\]``, from left to right; joined where "or" is between."""
+    r"""The formulas in ``$...$``, ``\(...\)`` and ``\[...\]``, from left to right; joined where "or" is between."""
     formulas, last_end = list[str](), 0
     for match in FORMULA.finditer(line):
         formula = match[1] or match[2]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pets.answers import quantity
 from pets.answers.base import AnswerType, Classes, Reading
 from pets.answers.final import Place, places, strip_openers
-from pets.answers.quantity import AmbiguousError, Quantity
 from pets.patterns import Pattern
 
 EXCLAMATION = Pattern(r"(?:\A|[^!])‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
@@ -42,7 +41,7 @@ class Number(AnswerType):
         comma = quantity.writes_decimal_commas(text)
         passages = [(place, quantity.with_points(passage) if comma else passage) for place, passage in places(text)]
         first = next((passage for place, passage in passages if place == "first"), "")
-        with suppress(AmbiguousError):
+        with suppress(quantity.AmbiguousError):
             for place, passage in passages:
                 if (value := _read(place, passage, first)) is not None:
                     return Reading(quantity.show(value), value.written.strip())
@@ -62,7 +61,7 @@ class Number(AnswerType):
         return self.same(first, second)
 
 
-def _read(place: Place, passage: str, first: str) -> Quantity | None:
+def _read(place: Place, passage: str, first: str) -> quantity.Quantity | None:
     """The number of a passage; a first line that is one outweighs what a last line comes to."""
     if place in ("boxed", "first"):
         return quantity.equated(passage) if place == "boxed" else None

@@ -246,7 +246,7 @@ BLOCKED = Pattern(rf"(?i){BLOCKING_WORDS}{END}")
 
 
 def _after_approximately(text: str) -> int:
-    """Where the number begins that stands after "about" and the like."""
+    """The index after "about" and the like."""
     start = 0
     while lead := APPROXIMATELY.match(text, start):
         start = lead.end()

@@ -211,7 +211,7 @@ class _Reader:
         return value, end
 
     def _fraction(self, index: int, depth: int) -> _Result:
-        """What follows ``\\frac``: two braced sums, or two digits."""
+        """The quotient after ``\\frac``: two braced sums, or two digits."""
         values = []
         for _ in range(2):
             index += self.text.startswith(" ", index)

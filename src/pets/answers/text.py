@@ -18,8 +18,7 @@ from pets.answers import quantity, rational
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Reading
 from pets.answers.final import places, strip_openers
 from pets.answers.phrases import TABLES, words
-from pets.patterns import END, START, Pattern
-from pets.patterns import LETTER as WORD_LETTER
+from pets.patterns import END, LETTER, START, Pattern
 
 MAX_CHARS = 10_000  # what is longer is no short text; sorting its accents alone could take the square of its length
 MAX_ROUNDS = 10
@@ -52,10 +51,10 @@ NAMED_TIMES: dict[str, str] = TABLES["times_of_day"]
 SPELLED = Pattern(r"(?:\A|\s)‹(?:(?:mt|st|ft|dr|mr|&)› [a-z]|okay›(?:\s|\z))")
 SHORT_STATES = Pattern(r"(?:the )?U\.?S\.?\.?")
 YES_OR_NO = Pattern(
-    rf"(?i)(yes|no|true|false)(?:\s*[,;:!—–]|\.\s+(?:{WORD_LETTER}|_)|\s+-\s"
+    rf"(?i)(yes|no|true|false)(?:\s*[,;:!—–]|\.\s+(?:{LETTER}|_)|\s+-\s"
     rf"|\s+(?:because|since|as|it|this|that|they|there){END})"
 )
-LETTER = Pattern(WORD_LETTER)
+ANY_LETTER = Pattern(LETTER)
 SYMBOL = Pattern(r"0\d|.*\d(?:st|nd|rd|th)\n?\z")
 
 
@@ -74,11 +73,11 @@ class Text(AnswerType):
     instruction = 'End with "The answer is ...", in a few words at most.'
 
     def canonical(self, answer: str) -> str | None:
-        """In one spelling: folded, without article and punctuation; dates and numbers in their own."""
+        """The answer folded, without article and punctuation; dates and numbers in one spelling."""
         return cached_canonical(answer) if len(answer) <= MAX_CACHED_CHARS else _canonical(answer)
 
     def read(self, text: str) -> Reading | None:
-        """What a box, a tag, a JSON field or the last statement says, else a short line, else what a sentence names."""
+        """The answer in a box, a tag, a JSON field or the last statement, a short line, or a sentence."""
         passages = places(text)
         for place, passage in passages:
             answer: str | None = None
@@ -118,7 +117,7 @@ cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
 
 
 def _fold(text: str) -> str:
-    """Without accents, articles, initials' stops, hyphens and punctuation; dates, times and numbers in one spelling."""
+    """Strip accents, articles, initials' stops, hyphens and punctuation; spell dates, times and numbers one way."""
     if SHORT_STATES.fullmatch(text):
         return "united states"
     if not text.isascii():
@@ -136,7 +135,7 @@ def _fold(text: str) -> str:
         return moment
     # What begins with a zero, is an ordinal or counts things is a name.
     bare = None if SYMBOL.match(text) else rational.plain(text)
-    if bare is not None and (value := quantity.read(text)) and not LETTER.search(bare, value.end):
+    if bare is not None and (value := quantity.read(text)) and not ANY_LETTER.search(bare, value.end):
         return quantity.show(value).casefold()
     if not text.isascii():
         text = ACCENTED.sub(r"\1", unicodedata.normalize("NFD", text))
@@ -152,7 +151,7 @@ def _fold(text: str) -> str:
 
 
 def _unwrap(text: str) -> str:
-    """Without quotes, marks and dollars around it, however many and in whatever order."""
+    """Strip the quotes, marks and dollars around a text."""
     bare = text.lstrip(LEADING).rstrip(TRAILING)
     while len(bare) > 1 and bare[0] == bare[-1] == "$":
         bare = bare[1:-1].lstrip(LEADING).rstrip(TRAILING)
@@ -228,7 +227,7 @@ LEADING_ARTICLE = Pattern(rf"(?i)\A{ARTICLES}")
 
 
 def _stated(passage: str, *, whole: bool) -> str | None:
-    """What follows "the answer is": bold words, else its first sentence up to a reason or an apposition."""
+    """The answer after "the answer is": bold words, else the first sentence up to a reason or an apposition."""
     if YES_OR_NO.match(passage):
         return passage
     if whole and (described := _described(passage)):
@@ -253,7 +252,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _concluded(line: str, first: str) -> str | None:
-    """What the last line is, if it is short; else the first line, if that is; else what the last one names."""
+    """The last line, if it is short; else the first line, if that is; else what the last one names."""
     for prefix in (BULLET, LABEL):
         line = line[found.end() :] if (found := prefix.match(line)) else line
     if line.startswith("{"):
@@ -288,7 +287,7 @@ def _is_bare(line: str) -> bool:
 
 
 def _described(line: str) -> str | None:
-    """What a sentence says that something is ("The capital of France is Paris."), or that is said to be it."""
+    """The answer of a sentence that describes it ("The capital of France is Paris.")."""
     answers = (_named_in(sentence.strip()) for sentence in islice(_sentences(line), MAX_SENTENCES))
     return next(filter(None, answers), None)
 

@@ -65,7 +65,7 @@ class YesNo(AnswerType):
         return None
 
     def read(self, text: str) -> Reading | None:
-        """What is in a box, else after "answer is"; else in the first and the last line, unless they disagree."""
+        """The verdict in a box, else after "answer is"; else in the first and the last line, unless they disagree."""
         visible = visible_text(text)
         for place, passage in places(text):
             if place == "line":

@@ -16,8 +16,7 @@ from typing import Any
 
 from pets.errors import PoolError
 from pets.prompts import is_cut
-from pets.tabular import FileRow, Record
-from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json, too_large
+from pets.tabular.reading import FileRow, Record, columns_of, listed, max_unpacked, parse_json, too_large
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),

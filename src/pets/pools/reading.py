@@ -175,7 +175,7 @@ def _stem(path: Path) -> str:
 
 
 def pool_suffix(path: Path) -> str:
-    """Which of the suffixes the file has."""
+    """The suffix of a pool file; any other raises."""
     if suffix := suffix_of(path, READ_SUFFIXES):
         return suffix
     raise PoolError(
@@ -303,7 +303,7 @@ def _float(value: Any) -> Any:
 
 
 def _kind(path: Path) -> str | None:
-    """What the manifest beside the file calls the pool's kind of answers."""
+    """The pool's kind of answers, by the manifest beside the file."""
     manifest = path.with_name(MANIFEST)
     entries, problem = parse_json(manifest.read_bytes()) if manifest.is_file() else ([], "")
     if problem:

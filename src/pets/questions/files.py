@@ -21,8 +21,7 @@ from typing import Any, TextIO
 from pets.errors import InputError, PetsError, SpecError
 from pets.prompts import Message, Prompt, Sampling
 from pets.registry import answer_types, make_answer_type
-from pets.tabular import FileRow, Record, read_rows, rows_of, suffix_of
-from pets.tabular.reading import as_json, as_text, columns_of, listed
+from pets.tabular.reading import FileRow, Record, as_json, as_text, columns_of, listed, read_rows, rows_of, suffix_of
 
 STDIN = "-"
 OPTION = re.compile(r"[a-z_]+=")  # of a spec such as "choice:options=4"
@@ -117,7 +116,7 @@ def problems_of(
 
 
 def unique_problems(rows: Iterable[FileRow], title: str, parse: Callable[[Record, int], Problem]) -> Iterator[Problem]:
-    """What ``parse`` makes of each row and its number; the first bad row raises, with its place."""
+    """The question that ``parse`` makes of each row and its number; the first bad row raises, with its place."""
     places: dict[str, str] = {}
     for number, row in enumerate(rows, 1):
         try:
@@ -133,7 +132,7 @@ def unique_problems(rows: Iterable[FileRow], title: str, parse: Callable[[Record
 
 
 def record_of(row: FileRow) -> Record:
-    """What a row holds; raises where it cannot be read or is no object."""
+    """The record of a row; raises where it cannot be read or is no object."""
     if row.problem or not isinstance(row.value, dict):
         raise InputError(row.problem or 'a question is an object, {"id": ..., "question": ...}. Repair it or drop it.')
     return row.value
@@ -173,7 +172,7 @@ def question_record(problem: Problem) -> Record:
 
 
 def parse_fields(texts: Iterable[str], names: Iterable[str] = NAMES) -> dict[str, str]:
-    """Which column of a file holds which of the ``names``.
+    """The columns of a file that hold the ``names``, by name.
 
     >>> parse_fields(["question=body", "gold=final"])
     {'question': 'body', 'gold': 'final'}

@@ -246,7 +246,7 @@ def local_rows(source: Path, config: str | None, split: str) -> Iterator[FileRow
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What loading may raise: errors of files and of the network, and all of the hub's two libraries.
+    """The errors that loading may raise: of files, of the network, and all of the hub's two libraries.
 
     Theirs have no common root, and some of them derive from none of Python's own.
     """

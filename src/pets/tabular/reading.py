@@ -31,7 +31,7 @@ REPAIR = "Repair the line or drop it."
 
 
 class FileRow(NamedTuple):
-    """Where a row stands ("line 3"), and what it holds; or, where it cannot be read, the problem with it."""
+    """A row of a file: its place ("line 3") and its value, or the problem that it cannot be read for."""
 
     place: str
     value: Any
@@ -39,7 +39,7 @@ class FileRow(NamedTuple):
 
 
 def suffix_of(path: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
-    """Which of the suffixes the file has; "" for none.
+    """The suffix of a file, of those given; "" for none.
 
     >>> suffix_of(Path("mine.v2.jsonl.gz")), suffix_of(Path("README"))
     ('.jsonl.gz', '')
@@ -135,12 +135,12 @@ def unpacked_lines(packed: IO[bytes], limit: int) -> Iterator[bytes]:
 
 
 def max_unpacked(path: Path, max_unpacked_bytes: int | None = None) -> int:
-    """To how many bytes a compressed file may unpack."""
+    """The bytes that a compressed file may unpack to."""
     return max_unpacked_bytes or max(MIN_UNPACKED_LIMIT, MAX_UNPACKED_RATIO * path.stat().st_size)
 
 
 def too_large(limit: int) -> str:
-    """What is wrong with a file that unpacks to more."""
+    """The problem of a file that unpacks to more."""
     return f"it unpacks to over {limit} bytes, far more than its size; unpack it yourself if that is right"
 
 
@@ -218,7 +218,7 @@ def _plain(value: Any) -> Any:
 
 
 def columns_of(names: Iterable[str], usual: Mapping[str, Sequence[str]], fields: Mapping[str, str]) -> dict[str, str]:
-    """Which column holds what: as ``fields`` say, else by the first ``usual`` name; case does not matter.
+    """The columns by what they hold: as ``fields`` say, else by the first ``usual`` name; case does not matter.
 
     >>> columns_of(["ID", "Problem", "body"], {"id": ["id"], "question": ["question", "problem"]}, {"gold": "body"})
     {'gold': 'body', 'id': 'ID', 'question': 'Problem'}

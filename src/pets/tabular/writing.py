@@ -159,7 +159,7 @@ FORMATS: Mapping[str, Callable[[BinaryIO, Sequence[str]], RowFile]] = {
 
 
 def _json(row: Row) -> bytes:
-    """As UTF-8; half of a surrogate pair, which a model cut within a character leaves, stays an escape."""
+    """A row in UTF-8; half of a surrogate pair, which a model cut within a character leaves, stays an escape."""
     return json.dumps(row, ensure_ascii=False).encode(errors="backslashreplace")
 
 
