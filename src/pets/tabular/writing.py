@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -71,9 +71,8 @@ def open_rows(file: BinaryIO, name: str, columns: Sequence[str]) -> "Iterator[Ro
         with gzip.open(file, "wb") as packed, open_rows(packed, name[:-3], columns) as writer:  # type: ignore[arg-type]
             yield writer
         return
-    writer = FORMATS[suffix](file, columns)
-    yield writer
-    writer.close()
+    with closing(FORMATS[suffix](file, columns)) as writer:
+        yield writer
 
 
 class RowFile:
@@ -138,7 +137,8 @@ class _Parquet(RowFile):
 
     def _write_batch(self) -> None:
         arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-        cells = {column: [row.get(column) for row in self._waiting] for column in self.columns}
+        rows, self._waiting = self._waiting, []
+        cells = {column: [row.get(column) for row in rows] for column in self.columns}
         if self._writer is None:
             if not cells:
                 raise InputError("there is nothing to write yet: no column is known. Write .jsonl, or wait for a row.")
@@ -146,7 +146,6 @@ class _Parquet(RowFile):
             self._writer = parquet.ParquetWriter(self.file, self._schema)
         plain = {column: [_plain(value) for value in values] for column, values in cells.items()}
         self._writer.write_table(arrow.Table.from_pydict(plain, schema=self._schema))
-        self._waiting = []
 
 
 FORMATS: Mapping[str, Callable[[BinaryIO, Sequence[str]], RowFile]] = {
