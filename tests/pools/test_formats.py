@@ -156,6 +156,15 @@ def test_a_document_of_lm_eval_whose_responses_are_all_copies_is_told_with_its_l
     )
 
 
+def test_a_record_of_another_layout_is_told_with_its_line(tmp_path):
+    lost = {key: value for key, value in sample(1, [["It is 4."]], ["4"]).items() if key != "doc_id"}
+    path = write_samples(tmp_path, sample(0, [["It is 4."]], ["4"]), lost)
+    assert check_pool(path)[0].startswith(f'pool "{path.name}" line 2: its fields are not those of its tool')
+    log = {"eval": {}, "samples": [{"id": 1, "target": "4", "output": {"completion": "4"}, "scores": [1]}]}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    assert check_pool(tmp_path / "log.json")[0].startswith('pool "log.json" sample 1: its fields are not those of')
+
+
 def test_questions_of_a_pool_are_handed_on_while_its_rows_are_read():
     rows = iter([FileRow("line 1", None, "bad"), *(FileRow(f"line {n}", {"answers": ["A"]}) for n in (2, 3, 4))])
     questions = iter(pool_records(rows))

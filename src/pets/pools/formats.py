@@ -16,7 +16,7 @@ from typing import Any
 
 from pets.errors import PoolError
 from pets.prompts import is_cut
-from pets.tabular.reading import FileRow, Record, columns_of, listed, max_unpacked, parse_json, too_large
+from pets.tabular.reading import REPAIR, FileRow, Record, columns_of, listed, max_unpacked, parse_json, too_large
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
@@ -173,6 +173,9 @@ def grouped(rows: Iterable[FileRow], traces_of: Callable[[Record], list[Trace]])
             traces = traces_of(row.value)
         except PoolError as error:
             yield FileRow(row.place, None, str(error))
+            continue
+        except (AttributeError, LookupError, TypeError) as error:
+            yield FileRow(row.place, None, f"its fields are not those of its tool's records ({error!r}). {REPAIR}")
             continue
         id = str(traces[0]["id"])
         if "filtered_resps" in row.value and filters.setdefault(id, row.value.get("filter")) != row.value.get("filter"):
