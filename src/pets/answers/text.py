@@ -39,7 +39,7 @@ STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe"
 INITIALS = Pattern(rf"{START}[a-z](?:(?:\. ?[a-z]){{1,5}}(?:\.|›(?:[^\w.]|\z))|(?: [a-z]){{1,5}}›(?:\z| [a-z]{{2}}))")
 INITIALS_GAPS = str.maketrans("", "", ". ")
 STOP = Pattern(r"[a-z]‹\.›(?: |[a-z](?:[^a-z]|\z))", needs=".")
-ARTICLE = Pattern(r"(?:the|an?) ›\S")
+ARTICLE = Pattern(r"\A(?:the|an?) ›\S")
 HYPHEN = Pattern(r"[a-z]‹[-‐‑–]›[a-z]")
 COMMA = Pattern(r"[,;]› ")
 LIST_AND = Pattern(r",? (?:and|&)› [^ ]")  # "red, green and blue" is "red, green, blue"
@@ -129,8 +129,7 @@ def _fold(text: str) -> str:
         text = _unwrap(whole[1])
     if verdict := YES_OR_NO.match(text):
         return verdict[1]
-    if when := WHEN.match(text):
-        text = text[when.end() :]
+    text = WHEN.sub("", text)
     if moment := iso_date(text) or clock_time(text):
         return moment
     # What begins with a zero, is an ordinal or counts things is a name.
@@ -144,9 +143,7 @@ def _fold(text: str) -> str:
     text = INITIALS.sub(lambda match: match[0].translate(INITIALS_GAPS), text)
     text = COMMA.sub("", STOP.sub("", LIST_AND.sub("", text)))
     text = SPELLED.sub(lambda match: SPELLINGS[match[0]], text)
-    if article := ARTICLE.match(text):
-        text = text[article.end() :]
-    text = _unwrap(" ".join(text.split()))
+    text = _unwrap(" ".join(ARTICLE.sub("", text).split()))
     return SYNONYMS.get(text, text)
 
 
@@ -214,8 +211,8 @@ DOUBT = Pattern(rf"(?i)(?:{words('unsure')}|{words('doubts')}){END}|{words('unab
 NAME = r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*){0,5}"
 ALTERNATIVES = Pattern(rf"{NAME} or (?:maybe |perhaps |possibly )?{NAME}\W{{0,3}}")
 OF_SOMETHING = Pattern(r"(?i)the\s.{1,60}?\s(?:of|for|with|that|which|whose)\s")
-BULLET = Pattern(r"[-*•>]+\s+|[=-]>\s*|→\s*|\d{1,2}[.)]\s+›[A-Z]")
-LABEL = Pattern(r"[A-Z][A-Za-z]*(?: [a-z]+)?:\s+›\S")
+BULLET = Pattern(r"\A(?:[-*•>]+\s+|[=-]>\s*|→\s*|\d{1,2}[.)]\s+›[A-Z])")
+LABEL = Pattern(r"\A[A-Z][A-Za-z]*(?: [a-z]+)?:\s+›\S")
 PRONOUN = Pattern(r"(?i)(?:it|this|that|there|he|she|they|here|what|which|one|these|those)\n?\z")
 SUPERLATIVE = Pattern(rf"(?i)(?:\S+\s+)?(?:\w{{2,}}est|most|first|last|only|main|capital){END}")
 ITEM_END = Pattern(r",\s+(?:and\s+)?|\s+and\s+")
@@ -253,8 +250,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 def _concluded(line: str, first: str) -> str | None:
     """The last line, if it is short; else the first line, if that is; else what the last one names."""
-    for prefix in (BULLET, LABEL):
-        line = line[found.end() :] if (found := prefix.match(line)) else line
+    line = LABEL.sub("", BULLET.sub("", line))
     if line.startswith("{"):
         return None
     if verdict := SHORT_VERDICT.fullmatch(line) or YES_OR_NO.match(line) or YES_OR_NO.match(first):
@@ -371,7 +367,7 @@ TIMES = Pattern(
 )
 WEEKDAY_OF = Pattern(rf"(?i).{{1,60}}\s(?:was|is|falls on|fell on|will be)(?: on)?(?: an?)? ({DAY_OF_WEEK})\W*")
 WHEN = Pattern(
-    r"(?:at|on|in|by|around) (?:the year )?›(?:half past|quarter|noon|midnight|\d{4}(?:\W|\z)"
+    r"\A(?:at|on|in|by|around) (?:the year )?›(?:half past|quarter|noon|midnight|\d{4}(?:\W|\z)"
     rf"|\d{{1,2}}(?::\d\d| ?[ap]\.?m)|{DAY_OF_WEEK}|(?:{MONTH}){END})"
 )
 PARTIAL = Pattern(r"--(\d\d)-(\d\d)")

@@ -229,10 +229,9 @@ def columns_of(names: Iterable[str], usual: Mapping[str, Sequence[str]], fields:
         if name not in taken:
             lower.setdefault(name.lower(), name)
     for ours, candidates in usual.items():
-        for name in candidates:
-            if name in lower:
-                columns.setdefault(ours, lower[name])
-                break
+        column = next((lower[name] for name in candidates if name in lower), None)
+        if column is not None:
+            columns.setdefault(ours, column)
     return columns
 
 
