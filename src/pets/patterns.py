@@ -29,9 +29,7 @@ LETTER = r"[\p{L}\p{Nl}\p{No}]"
 START, END = r"(?:\A|\W)‹", r"›(?:\W|\z)"
 """Where a word starts, and where it ends; a pattern that starts so is searched, not matched at a place."""
 MAX_BYTES_PATTERN = 64 << 20  # of memory, for the longest of keys
-UNANCHORED, ANCHOR_START, ANCHOR_BOTH = (
-    getattr(re2._Anchor, name) for name in ("UNANCHORED", "ANCHOR_START", "ANCHOR_BOTH")
-)
+UNANCHORED, ANCHOR_START, ANCHOR_BOTH = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_START, re2._Anchor.ANCHOR_BOTH
 
 Spans = list[tuple[int, int]]
 

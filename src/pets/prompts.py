@@ -252,8 +252,7 @@ class Completion:
     @property
     def usage(self) -> Usage:
         """The usage that is known, with its cost where its model has a price of its own."""
-        tokens, prompt_tokens = self.tokens or 0, self.prompt_tokens or 0
-        usage = Usage(tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=self.cached_tokens)
+        usage = Usage(tokens=self.tokens or 0, prompt_tokens=self.prompt_tokens or 0, cached_tokens=self.cached_tokens)
         return usage if self.currency is None else replace(usage, cost=self.currency.cost(usage))
 
 

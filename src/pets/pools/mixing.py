@@ -68,12 +68,10 @@ def _mixed(own: Sequence[PooledQuestion], mixture: ModelMixture, index: int) -> 
     if len(golds) > 1:
         told = f"question {first.id!r} has the gold answers {', '.join(golds)}"
         raise PoolError(f"{told}: the pools did not ask the same question.")
-    turns, taken = [], [0] * len(own)
-    for turn in count(index):
-        model = mixture.model_of(turn)
-        if taken[model] == len(own[model].answers):
+    turns = list[int]()
+    for model in map(mixture.model_of, count(index)):
+        if turns.count(model) == len(own[model].answers):
             break
-        taken[model] += 1
         turns.append(model)
     if not turns:
         raise PoolError(f"question {first.id!r} has no trace of the model whose turn comes first.")
