@@ -59,13 +59,13 @@ class Auto(AnswerType):
         count = options or _option_count(question[-MAX_QUESTION_CHARS:])
         if count is not None and count <= 26:
             return Choice(options=count)
-        return self if self.type is None else _answer_type(self.type)
+        return self if self.type is None else type_named(self.type)
 
     def canonical(self, answer: str) -> str | None:
-        return _answer_type(self.type or "text").canonical(answer)
+        return type_named(self.type or "text").canonical(answer)
 
     def read(self, text: str) -> Reading | None:
-        return _answer_type(self.type or "text").read(text)
+        return type_named(self.type or "text").read(text)
 
 
 def choose_type(question: str, texts: Iterable[str]) -> TypeName | None:
@@ -104,7 +104,7 @@ def kinds_words(kinds: Mapping[str, int]) -> str:
 
 
 @cache
-def _answer_type(name: TypeName) -> AnswerType:
+def type_named(name: TypeName) -> AnswerType:
     """The type of that name; formulas are text where math-verify, which compares them, is not installed."""
     return Text() if name == "math" and find_spec("math_verify") is None else TYPES[name]()
 
