@@ -132,7 +132,9 @@ class Prompt:
         elif isinstance(self.content, str):
             size = text_bytes(self.content)
         else:
-            size = sum([text_bytes(message.content) + MESSAGE_TOKENS for message in self.content])
+            size = 0
+            for message in self.content:
+                size += text_bytes(message.content) + MESSAGE_TOKENS
         object.__setattr__(self, "_max_tokens", size + TEMPLATE_TOKENS)
         return self._max_tokens
 

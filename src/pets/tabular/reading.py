@@ -44,7 +44,7 @@ def suffix_of(path: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
     >>> suffix_of(Path("mine.v2.jsonl.gz")), suffix_of(Path("README"))
     ('.jsonl.gz', '')
     """
-    return next((suffix for suffix in suffixes if path.name.lower().endswith(suffix)), "")
+    return next(filter(path.name.lower().endswith, suffixes), "")
 
 
 def read_rows(
@@ -229,9 +229,9 @@ def columns_of(names: Iterable[str], usual: Mapping[str, Sequence[str]], fields:
         if name not in taken:
             lower.setdefault(name.lower(), name)
     for ours, candidates in usual.items():
-        column = next((lower[name] for name in candidates if name in lower), None)
-        if column is not None:
-            columns.setdefault(ours, column)
+        usual_name = next(filter(lower.__contains__, candidates), None)
+        if usual_name is not None:
+            columns.setdefault(ours, lower[usual_name])
     return columns
 
 
