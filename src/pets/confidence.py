@@ -18,8 +18,10 @@ log-probabilities, NaN, or one above 0 (by more than rounding) raise: a confiden
 
 import math
 from array import array
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from pets.errors import InputError
@@ -55,8 +57,7 @@ def token_confidence(logprobs: Iterable[float], top: int = 20) -> float:
     if not values:
         raise InputError("a token came without log-probabilities; its confidence is unknown. Ask for top_logprobs.")
     if len(values) > top:
-        values.sort(reverse=True)
-        del values[top:]
+        values = sorted(values, reverse=True)[:top]
     total = sum(values)
     if min(values) < FLOOR or max(values) > 0.0 or total != total:  # some are at or beyond the ends of the scale
         for value in values:
@@ -79,46 +80,40 @@ class Meter:
     True
     """
 
-    __slots__ = ("_at", "_closed", "_means", "_ring", "_running", "_top", "_window")
+    __slots__ = ("_closed", "_last", "_means", "_running", "_tokens", "_top", "_window")
 
     def __init__(self, window: int = 2048, top: int = 20) -> None:
         if window < 1 or top < 1:
             raise InputError(f"the window and top are at least 1; got window={window}, top={top}.")
         self._window, self._top = window, top
-        self._ring = array("d")  # the last tokens' confidences; grows to the window, then is written over
-        self._at = 0  # where the next one goes
-        self._running = 0.0  # sum of the ring
-        self._closed: list[float] = [0.0, 0.0]  # sum and number of the tokens of completed rounds of the ring
+        self._last = deque[float](maxlen=window)  # the confidences of the last tokens
+        self._running = 0.0  # their sum
+        self._tokens = 0
+        self._closed = 0.0  # sum of the tokens up to the last multiple of the window
         self._means = array("d")  # of the groups
 
     def add(self, logprobs: Iterable[float]) -> None:
         """One token: the log-probabilities that were reported for its place, in any order."""
         value = token_confidence(logprobs, self._top)
-        ring, at, window = self._ring, self._at, self._window
-        if len(ring) < window:
-            ring.append(value)
-            self._running += value
-        else:
-            self._running += value - ring[at]
-            ring[at] = value
-        self._at = at = at + 1
-        if at == window:  # a round of the ring is complete: it is summed afresh, so that rounding never piles up
-            self._at = 0
-            self._running = math.fsum(ring)
-            self._closed[0] += self._running
-            self._closed[1] += window
-        if len(ring) == window:
+        last, window = self._last, self._window
+        self._running += value if self._tokens < window else value - last[0]
+        last.append(value)
+        self._tokens += 1
+        if self._tokens % window == 0:  # summed afresh, so that rounding never piles up
+            self._running = math.fsum(last)
+            self._closed += self._running
+        if self._tokens >= window:
             self._means.append(max(0.0, self._running / window))  # below 0 by rounding, after an unsure window
 
     def result(self) -> Confidence | None:
         """The confidences so far; ``None`` before the first token. Changes nothing: more tokens may follow."""
-        ring = self._ring
-        if not ring:
+        last, tokens = self._last, self._tokens
+        if not tokens:
             return None
-        total, tokens = self._closed[0] + math.fsum(ring[: self._at]), int(self._closed[1]) + self._at
-        tail = math.fsum(ring) / len(ring)
+        tail = math.fsum(last) / len(last)
         if tokens <= self._window:
             return Confidence(tail, tail, tail, tail, tokens)
+        total = self._closed + math.fsum(islice(last, self._window - tokens % self._window, None))
         lowest = sorted(self._means)[: max(1, len(self._means) // 10)]
         return Confidence(total / tokens, tail, lowest[0], math.fsum(lowest) / len(lowest), tokens)
 

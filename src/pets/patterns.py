@@ -11,6 +11,7 @@ for it: what a pattern matches lies between them, and what stands outside of the
 'b+é'
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -28,9 +29,7 @@ LETTER = r"[\p{L}\p{Nl}\p{No}]"
 START, END = r"(?:\A|\W)‹", r"›(?:\W|\z)"
 """Where a word starts, and where it ends; a pattern that starts so is searched, not matched at a place."""
 MAX_BYTES_PATTERN = 64 << 20  # of memory, for the longest of keys
-UNANCHORED, ANCHOR_START, ANCHOR_BOTH = (
-    getattr(re2._Anchor, name) for name in ("UNANCHORED", "ANCHOR_START", "ANCHOR_BOTH")
-)
+UNANCHORED, ANCHOR_START, ANCHOR_BOTH = re2._Anchor.UNANCHORED, re2._Anchor.ANCHOR_START, re2._Anchor.ANCHOR_BOTH
 
 Spans = list[tuple[int, int]]
 
@@ -46,7 +45,7 @@ def bytes_pattern(pattern: bytes) -> Any:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Match:
-    """Where a pattern matched. A group that took no part is ``None``."""
+    """A match of a pattern. A group that took no part is ``None``."""
 
     _text: str
     _spans: Spans
@@ -140,8 +139,7 @@ class Pattern:
         for match in islice(self.finditer(text), count):
             pieces.append(text[index : match.start()])
             if isinstance(replacement, str):
-                template = _template(replacement)
-                pieces += [(match[part] or "") if isinstance(part, int) else part for part in template]
+                pieces += [(match[part] or "") if isinstance(part, int) else part for part in _template(replacement)]
             else:
                 pieces.append(replacement(match))
             index = match.end()
@@ -207,30 +205,23 @@ _subject, _encoded = lru_cache(maxsize=32)(_Subject), lru_cache(maxsize=32)(str.
 
 @lru_cache(maxsize=256)
 def _template(replacement: str) -> list[str | int]:
-    r"""
+    r"""The texts and the numbers of the groups of a replacement.
+
     >>> _template(r"\1\\frac{\2}")
-    ['', 1, '\\frac{', 2, '}']
+    [1, '\\', 'frac{', 2, '}']
     """
-    parts: list[str | int] = [""]
-    characters = iter(replacement)
-    for character in characters:
-        if character == "\\" and (following := next(characters)).isdigit():
-            parts += [int(following), ""]
-        else:
-            parts[-1] += following if character == "\\" else character  # type: ignore[operator]
-    return parts
+    parts = ((part, part.removeprefix("\\")) for part in re.findall(r"\\.|[^\\]+", replacement, re.DOTALL))
+    return [int(bare) if part != bare and bare.isdigit() else bare for part, bare in parts]
 
 
 def _translated(pattern: str) -> str:
-    r"""In RE2's own syntax.
+    r"""Translate a pattern to RE2's own syntax.
 
     >>> _translated(r"‹\d[\d.\]]\\d\D›")
     '(?P<s0>)[\\p{Nd}][\\p{Nd}.\\]]\\\\d[^\\p{Nd}](?P<e10>)'
     """
     parts, in_class = list[str](), False
-    index = 0
-    while index < len(pattern):
-        piece = pattern[index : index + (2 if pattern[index] == "\\" else 1)]
+    for piece in re.findall(r"\\?.", pattern, re.DOTALL):
         letters = CLASSES.get(piece[1:].lower())
         if piece[0] == "\\" and letters is not None:
             negated = piece[1].isupper()
@@ -240,9 +231,5 @@ def _translated(pattern: str) -> str:
             parts.append(f"(?P<{'se'[piece == '›']}{len(parts)}>)")
         else:
             parts.append(piece)
-            if piece == "[" and not in_class:
-                in_class = True
-            elif piece == "]":
-                in_class = False
-        index += len(piece)
+            in_class = piece == "[" or (in_class and piece != "]")
     return "".join(parts)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pets.arguments import Interval, check_fields, setting
@@ -26,6 +26,11 @@ DRAWING_VERBS = ("solve", "batch", "stream", "sample", "doctor")
 UNLIMITED_TOKENS = 1 << 24  # that a server may say of a trace that has no limit
 SHORTEST_DECODING_S = 0.1  # by which a trace's pace can be told
 CLOSING_S, UNTOLD_S = 0.1, 1.0  # until a server stops after a connection is closed; where its chunks may hold more
+
+
+def _drawing(default: Any, text: str, within: Interval | None = None, *, rare: bool = True, **more: Any) -> Any:
+    """A setting of how traces are drawn: of every verb that draws any."""
+    return setting(default, text, DRAWING_VERBS, within, rare=rare, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class Prompt:
 
     @classmethod
     def chat(cls, user: str, system: str | None = None) -> Self:
-        """The usual chat: one user message, with a system message before it if one is given."""
+        """One user message, after a system message if one is given."""
         first = () if system is None else (Message("system", system),)
         return cls((*first, Message("user", user)))
 
@@ -77,12 +82,10 @@ class Prompt:
         return cls((Message("user", text),), bare=True)
 
     def instructed(self, instruction: str) -> Self:
-        r"""The same with the instruction under the question; a prompt that is more than a question's text stays.
+        r"""The prompt with the instruction under the question; a prompt that is more than a question's text stays.
 
         >>> Prompt.question("2 + 2?").instructed("Be brief.").content
         (Message(role='user', content='2 + 2?\n\nBe brief.'),)
-        >>> Prompt.chat("2 + 2?").instructed("Be brief.").content
-        (Message(role='user', content='2 + 2?'),)
         """
         if not (self.bare and instruction) or isinstance(self.content, str):
             return self
@@ -92,11 +95,7 @@ class Prompt:
 
     @property
     def own(self) -> Self:
-        """The question's own words, without the instruction under them.
-
-        >>> Prompt.question("2 + 2?").instructed("Be brief.").own == Prompt.question("2 + 2?")
-        True
-        """
+        """The prompt without its instruction."""
         if not self.instruction or isinstance(self.content, str):
             return self
         *others, last = self.content
@@ -155,55 +154,40 @@ class Sampling:
 
     title: ClassVar = "Sampling"
 
-    max_tokens: int | None = setting(
+    max_tokens: int | None = _drawing(
         None,
         "After how many tokens a trace is cut, which then casts no vote; the server's own limit if not given, unless "
         "the question set says otherwise. Budgets in tokens and money hold as much for each trace, else the server's "
         "context.",
-        within=Interval(1),
-        verbs=DRAWING_VERBS,
+        Interval(1),
+        rare=False,
     )
-    temperature: float = setting(
+    temperature: float = _drawing(
         1.0,
         "The temperature; 1, the model's own distribution, unless the question set says otherwise.",
-        within=Interval(0),
-        verbs=DRAWING_VERBS,
+        Interval(0),
+        rare=False,
     )
-    top_p: float = setting(
+    top_p: float = _drawing(
         1.0,
         "Draw from the likeliest tokens that have this share together; 1, all of them, if not given.",
-        within=Interval(0, 1, open="("),
-        verbs=DRAWING_VERBS,
-        rare=True,
+        Interval(0, 1, open="("),
     )
-    top_k: int = setting(
-        0,
-        "Draw from this many of the likeliest tokens; 0, all of them, if not given.",
-        within=Interval(0),
-        verbs=DRAWING_VERBS,
-        rare=True,
-    )
-    min_p: float = setting(
+    top_k: int = _drawing(0, "Draw from this many of the likeliest tokens; 0, all of them, if not given.", Interval(0))
+    min_p: float = _drawing(
         0.0,
         "Draw from tokens with at least this share of the likeliest one's chance; 0, all of them, if not given.",
-        within=Interval(0, 1),
-        verbs=DRAWING_VERBS,
-        rare=True,
+        Interval(0, 1),
     )
-    reasoning_effort: str | None = setting(
-        None, "How long a reasoning model thinks: low, medium, high, ...", verbs=DRAWING_VERBS, rare=True
-    )
-    extra_body: Mapping[str, Any] = setting(
-        text='More fields of every request, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.',
+    reasoning_effort: str | None = _drawing(None, "How long a reasoning model thinks: low, medium, high, ...")
+    extra_body: Mapping[str, Any] = _drawing(
+        MISSING,
+        'More fields of every request, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.',
         factory=dict,
         metavar="JSON",
-        verbs=DRAWING_VERBS,
         hashed=False,
-        rare=True,
     )
-    stop: tuple[str, ...] = setting(
-        (), "A text that ends a trace; give it again for more.", verbs=DRAWING_VERBS, rare=True
-    )
+    stop: tuple[str, ...] = _drawing((), "A text that ends a trace; give it again for more.")
     window: int = setting(
         2048,
         "How many tokens a group of a trace's confidence has; 2048 if not given.",
@@ -227,11 +211,7 @@ class Sampling:
 
     @property
     def token_limit(self) -> int:
-        """The most tokens that a trace may be said to have.
-
-        >>> Sampling(max_tokens=64).token_limit, Sampling().token_limit
-        (64, 16777216)
-        """
+        """The most tokens that a server may say of a trace."""
         return UNLIMITED_TOKENS if self.max_tokens is None else self.max_tokens
 
 
@@ -246,15 +226,14 @@ class TokenAlternatives(NamedTuple):
 class Completion:
     """One trace as it came back.
 
-    ``finish`` is ``"stop"`` (ended by itself or by a stop sequence), ``"length"`` (cut at its token limit) or what
-    else the server said. ``tokens`` is the trace's share of the usage where the server counts all traces of a request
-    together, ``None`` where it does not say; ``confidence`` is ``None`` where no log-probabilities were asked for or
-    given. ``raw`` is the choice as the server gave it, kept for prompts with a body alone. ``size`` is the bytes of all
-    that a server sent of the trace, thoughts and tool calls too. ``claimed_more``: its usage was over what the request
-    allows, and the tokens are what it allows. ``cached_tokens`` of the prompt's came from the server's cache.
-    ``alternatives`` are the log-probabilities of what might have stood at each of its first tokens, where they came.
-    ``surplus`` choices came with it unasked; their tokens are among its own. Of several models ``model`` gave it, by
-    its place among them; ``currency`` says what it cost where their prices differ.
+    ``finish`` is ``"stop"`` (by itself or a stop sequence), ``"length"`` (cut at its token limit) or what else the
+    server said. ``tokens`` is its share of the usage that a server counts for all traces of a request, ``None`` where
+    it does not say; ``confidence`` is ``None`` without log-probabilities. ``raw`` is the choice as the server gave it,
+    for prompts with a body alone. ``size`` is the bytes of all that a server sent of it, thoughts and tool calls too.
+    ``claimed_more``: its usage was over what the request allows, and the tokens are what it allows. ``cached_tokens``
+    of the prompt's came from the server's cache. ``alternatives`` are what might have stood at each of its first
+    tokens. ``surplus`` choices came with it unasked; their tokens are among its own. Of several models ``model`` gave
+    it, by its place among them; ``currency`` says what it cost where their prices differ.
     """
 
     text: str
@@ -274,19 +253,18 @@ class Completion:
 
     @property
     def usage(self) -> Usage:
-        """What it used, as far as that is known, and what it cost where its model has a price of its own."""
-        tokens, prompt_tokens = self.tokens or 0, self.prompt_tokens or 0
-        usage = Usage(tokens=tokens, prompt_tokens=prompt_tokens, cached_tokens=self.cached_tokens)
+        """The usage that is known, with its cost where its model has a price of its own."""
+        usage = Usage(tokens=self.tokens or 0, prompt_tokens=self.prompt_tokens or 0, cached_tokens=self.cached_tokens)
         return usage if self.currency is None else replace(usage, cost=self.currency.cost(usage))
 
 
 @dataclass(slots=True)
 class Written:
-    """How much of a trace that is on its way is written, as far as its stream tells.
+    """The progress of a streamed trace.
 
-    ``tokens`` were seen, or by the server's own word (``told``); the first of them came at ``begun_at`` and the last at
-    ``seen_at``, by the event loop's clock. Nothing is known (``seen`` is False) where a trace is not streamed. One that
-    has ``ended`` was cancelled, and its server closed the connection after all that it had written.
+    ``tokens`` were seen, or told by the server (``told``), from ``begun_at`` to ``seen_at`` by the event loop's clock;
+    a trace that is not streamed is not ``seen``. One that has ``ended`` was cancelled, and its server closed the
+    connection after all that it had written.
     """
 
     seen: bool = False
@@ -300,14 +278,11 @@ class Written:
 
     def tokens_by(self, now: float) -> int:
         """The tokens to pay for where the trace is cancelled now: those told, if the server has ended it; else those
-        told or seen, and those that come at its pace until the server has noticed. Where it does not count them itself,
-        that may be a second.
+        told or seen, and those that come at its pace until the server has noticed, which may take a second.
 
         >>> told, seen = (Written(True, 41, told, begun_at=0.0, seen_at=2.0) for told in (True, False))
         >>> told.tokens_by(2.0), told.tokens_by(2.5), seen.tokens_by(2.0)
         (43, 53, 61)
-        >>> Written(True, 41, True, begun_at=0.0, seen_at=2.0, ended=True).tokens_by(2.5)
-        41
         """
         if self.ended and self.told:
             return self.tokens
@@ -323,18 +298,10 @@ TOOL_CALLS = "tool_calls"
 
 
 def is_cut(finish: str) -> bool:
-    """Whether a server ended a trace before its end, so that it casts no vote.
-
-    >>> is_cut("repetition"), is_cut("stop")
-    (True, False)
-    """
+    """Whether a server ended a trace before its end, so that it casts no vote."""
     return finish.lower() in CUT_FINISHES
 
 
 def text_bytes(text: str) -> int:
-    """The length of a text in UTF-8.
-
-    >>> text_bytes("4 €")
-    5
-    """
+    """The length of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pets.answers.auto import Auto, choose_type, kinds_words
+from pets.answers.auto import Auto, choose_type, kinds_words, type_named
 from pets.answers.choice import Choice
 from pets.answers.number import Number
 from pets.testing import check_answer_type
@@ -41,6 +41,7 @@ def test_one_odd_trace_makes_no_yes_or_no_of_an_open_question():
 
 def test_without_math_verify_formulas_are_text_and_that_is_said(monkeypatch):
     monkeypatch.setattr("pets.answers.auto.find_spec", lambda name: None)
+    monkeypatch.setattr("pets.answers.auto.type_named", type_named.__wrapped__)  # which keeps what other tests made
     name = choose_type("", TRACES["math"])
     assert Auto(name).extract(r"\\boxed{Paris}") == "paris" and "math-verify" in kinds_words({name: 2})
 

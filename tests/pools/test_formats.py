@@ -13,6 +13,8 @@ import pytest
 
 from pets.errors import PoolError
 from pets.pools import PooledQuestion, check_pool, from_frame, pools_of, read_pool, read_pools
+from pets.pools.formats import pool_records
+from pets.tabular import FileRow
 
 TEXTS = ("It is 4.", "It is 5.", "So: 4")
 LONG = [
@@ -142,6 +144,31 @@ def test_a_trace_that_its_server_ended_is_cut_as_in_a_live_run(finish):
 def test_lm_evals_log_likelihoods_are_no_answers(tmp_path):
     path = write_samples(tmp_path, sample(0, [[["-3.1", "False"]], [["-1.2", "True"]]], [["-3.1", "False"]]))
     assert "log-likelihoods" in check_pool(path)[0]
+
+
+def test_a_document_of_lm_eval_whose_responses_are_all_copies_is_told_with_its_line(tmp_path):
+    path = write_samples(
+        tmp_path, sample(0, [["[pets: not sampled]\nIt is 4."]], ["4"]), sample(1, [["It is 4."]], ["4"])
+    )
+    (message,) = check_pool(path)
+    assert message.endswith(
+        "line 1: all of its responses are copies: none was sampled. Drop the line or sample it again."
+    )
+
+
+def test_a_record_of_another_layout_is_told_with_its_line(tmp_path):
+    lost = {key: value for key, value in sample(1, [["It is 4."]], ["4"]).items() if key != "doc_id"}
+    path = write_samples(tmp_path, sample(0, [["It is 4."]], ["4"]), lost)
+    assert check_pool(path)[0].startswith(f'pool "{path.name}" line 2: its fields are not those of its tool')
+    log = {"eval": {}, "samples": [{"id": 1, "target": "4", "output": {"completion": "4"}, "scores": [1]}]}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    assert check_pool(tmp_path / "log.json")[0].startswith('pool "log.json" sample 1: its fields are not those of')
+
+
+def test_questions_of_a_pool_are_handed_on_while_its_rows_are_read():
+    rows = iter([FileRow("line 1", None, "bad"), *(FileRow(f"line {n}", {"answers": ["A"]}) for n in (2, 3, 4))])
+    questions = iter(pool_records(rows))
+    assert [next(questions).place, next(questions).place, next(rows).place] == ["line 1", "line 2", "line 3"]
 
 
 def inspected(id, epoch, content, answer="4", stop="stop"):

@@ -1,8 +1,10 @@
 """Rows in every format: what is read back is what was written, and a file is whole or not there."""
 
 import csv
+import gc
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,18 @@ def test_a_column_that_comes_late_is_kept_where_it_was_named(tmp_path, suffix, m
 def test_no_rows_are_an_empty_file_of_the_format(tmp_path, suffix):
     write_rows([], tmp_path / f"rows{suffix}", ["id"])
     assert values(tmp_path / f"rows{suffix}") == []
+
+
+def test_a_parquet_file_whose_rows_break_off_is_closed_in_silence(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "BATCH_ROWS", 1)
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda failure: unraisable.append(str(failure.exc_value)))
+    for last in (1, "no number"):
+        rows = ({"n": 1 / (3 - n) if last == 1 else last if n == 3 else 1} for n in range(1, 4))
+        with pytest.raises((ZeroDivisionError, ValueError)):
+            write_rows(rows, tmp_path / "rows.parquet")
+        gc.collect()
+    assert unraisable == [] and list(tmp_path.iterdir()) == []
 
 
 def test_half_a_character_does_not_stop_a_file(tmp_path):

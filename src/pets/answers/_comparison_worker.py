@@ -47,12 +47,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    if not hasattr(os, "fork"):
-        _write("ready", 0.0)
-        _serve()
-        return
     gc.freeze()  # so that children share it
     _write("ready", 0.0)
+    if not hasattr(os, "fork"):
+        _serve()
+        return
     worker = os.getpid()
     while True:  # a child answers until it ends; another one follows it where that was for want of time
         child = os.fork()
@@ -112,15 +111,12 @@ VERBS: dict[str, Callable[..., str | None]] = {"fingerprint": fingerprint, "agre
 
 @lru_cache(maxsize=256)
 def _parse(text: str) -> Any:
-    """As sympy sees it: decimals as fractions, every comma a separator, ``i`` imaginary."""
+    """The formula in sympy: decimals as fractions, every comma a separator, ``i`` imaginary."""
     rules = NormalizationConfig(basic_latex=True, boxed="none")
     config = LatexExtractionConfig(boxed_match_priority=-1, normalization_config=rules)
     exact = re2.sub(r"([0-9]*)\.([0-9]+)", lambda m: rf"{{\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}}}}", text)
     latex = f"${exact.replace(',', ', ')}$"
-    parsed = parse(latex, [config], fallback_mode="no_fallback", parsing_timeout=None)
-    if len(parsed) != 1:
-        raise ValueError(text)
-    [expression] = parsed
+    [expression] = parse(latex, [config], fallback_mode="no_fallback", parsing_timeout=None)
     imaginary = {symbol: sympy.I for symbol in expression.free_symbols if symbol.name == "i"}
     return expression.subs(imaginary) if imaginary else expression
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import islice
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pets._extras import missing
 from pets.answers import quantity
@@ -49,8 +49,8 @@ class Auto(AnswerType):
     (Choice(options=2, digits=None), Auto(type=None), Number())
     """
 
-    chosen_from_traces: ClassVar[bool] = True
-    reads_at_once: ClassVar[bool] = True
+    chosen_from_traces = True
+    reads_at_once = True
 
     type: TypeName | None = None
 
@@ -59,13 +59,13 @@ class Auto(AnswerType):
         count = options or _option_count(question[-MAX_QUESTION_CHARS:])
         if count is not None and count <= 26:
             return Choice(options=count)
-        return self if self.type is None else _answer_type(self.type)
+        return self if self.type is None else type_named(self.type)
 
     def canonical(self, answer: str) -> str | None:
-        return _answer_type(self.type or "text").canonical(answer)
+        return type_named(self.type or "text").canonical(answer)
 
     def read(self, text: str) -> Reading | None:
-        return _answer_type(self.type or "text").read(text)
+        return type_named(self.type or "text").read(text)
 
 
 def choose_type(question: str, texts: Iterable[str]) -> TypeName | None:
@@ -74,8 +74,7 @@ def choose_type(question: str, texts: Iterable[str]) -> TypeName | None:
     >>> choose_type("How many are left?", ["So 12 are left.", "The answer is 12."]), choose_type("Who?", ["No idea."])
     ('number', None)
     """
-    counts: Counter[str] = Counter()
-    stating = 0
+    counts, stating = Counter[str](), 0
     asking = OPEN_QUESTION.findall(question[-MAX_QUESTION_CHARS:])
     wanted = asking[-1].lower() if asking else ""
     for text in islice(texts, MAX_TEXTS):
@@ -90,7 +89,7 @@ def choose_type(question: str, texts: Iterable[str]) -> TypeName | None:
 
 
 def kinds_words(kinds: Mapping[str, int]) -> str:
-    """How many questions were read as what; empty where nothing was chosen.
+    """Count the questions by the type that was chosen, in a sentence; empty where none was.
 
     >>> kinds_words({"number": 120, "text": 1})
     'auto read 120 questions as number, 1 as text.'
@@ -99,19 +98,15 @@ def kinds_words(kinds: Mapping[str, int]) -> str:
         return ""
     (first, number), *others = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
     parts = [f"{number:,} question{'s' * (number != 1)} as {first}", *(f"{many:,} as {name}" for name, many in others)]
-    without = missing("math-verify, which compares formulas,", "math") if "math" in kinds and not _compares() else ""
+    is_without = "math" in kinds and find_spec("math_verify") is None
+    without = missing("math-verify, which compares formulas,", "math") if is_without else ""
     return f"auto read {', '.join(parts)}. {without}".rstrip()
 
 
 @cache
-def _answer_type(name: TypeName) -> AnswerType:
-    """Made when it is used: formulas need an extra, and are text without it."""
-    return Text() if name == "math" and not _compares() else TYPES[name]()
-
-
-def _compares() -> bool:
-    """Whether math-verify is installed, without which no formulas are compared."""
-    return find_spec("math_verify") is not None
+def type_named(name: TypeName) -> AnswerType:
+    """The type of that name; formulas are text where math-verify, which compares them, is not installed."""
+    return Text() if name == "math" and find_spec("math_verify") is None else TYPES[name]()
 
 
 def _fitting(text: str, wanted: str) -> set[str]:
@@ -152,7 +147,7 @@ def _is_number(text: str, *, counted: bool, named: bool) -> bool:
 
 
 def _option_count(question: str) -> int | None:
-    """How many options a question lists, A, B and so on, on lines of their own or in brackets."""
+    """Count the options that a question lists, A, B and so on, on lines of their own or in brackets."""
     for pattern, fewest in ((OPTION_LINES, 2), (OPTIONS_IN_LINE, 3)):
         count, goes_on = 0, False
         for match in pattern.finditer(question):  # the last list that begins with A counts

@@ -91,8 +91,7 @@ class AnswerType(ABC):
 
     @property
     def instruction(self) -> str:
-        """The sentence that asks for answers as :meth:`extract` reads them best, for questions that have no prompt of
-        their own."""
+        """The sentence under a question that asks for answers as :meth:`extract` reads them best."""
         return 'End with "The answer is ...".'
 
     @property
@@ -130,11 +129,11 @@ class AnswerType(ABC):
         return first == second
 
     def same_at_once(self, first: str, second: str) -> bool | None:
-        """What :meth:`same` says where it takes no time; ``None`` where it may, so that it is asked in a thread."""
-        return True if first == second else None
+        """Decide :meth:`same` without delay; ``None`` where that may take time, so that a thread is asked."""
+        return None if first != second and type(self).same is not AnswerType.same else first == second
 
     def same_soon(self, first: str, second: str) -> bool | None:
-        """What :meth:`same` says where it takes a moment; ``None`` where it takes longer, so that others go first."""
+        """Decide :meth:`same` within a moment; ``None`` where it takes longer, so that others go first."""
         return self.same(first, second)
 
     def processor_time(self) -> float:
@@ -178,8 +177,8 @@ class AnswerType(ABC):
 class Classes:
     """The answers of one question, fed one by one: connected components of ``same``, so order does not matter.
 
-    With ``whole`` an answer joins the first class whose members it all equals, and no two classes become one. Each is
-    named by its member that was seen first. A new answer that equals two classes makes them one, unless ``whole``:
+    Each is named by its member that was seen first. A new answer that equals two classes makes them one; with
+    ``whole`` it joins the first class whose members it all equals.
 
     >>> classes = Classes(lambda first, second: abs(int(first) - int(second)) <= 1)
     >>> classes.add("1"), classes.add("3"), classes.add("2")
@@ -223,11 +222,8 @@ class Classes:
                 break
         self._name[answer] = answer
         self._members[answer] = [answer]
-        if not equal:
-            return []
-        into = equal[0]
-        merges = [(name, into) for name in (answer, *equal[1:])]
-        for name, _ in merges:
+        merges = [(name, equal[0]) for name in (answer, *equal[1:])] if equal else []
+        for name, into in merges:
             for member in self._members.pop(name):
                 self._name[member] = into
                 self._members[into].append(member)

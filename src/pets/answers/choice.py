@@ -6,14 +6,12 @@ crowds label with, are declared: ``choice:digits=0-1``.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.answers.base import AnswerType
 from pets.answers.final import boxed, places, strip_openers
 from pets.answers.phrases import words
 from pets.errors import InputError
-from pets.patterns import END, START, Pattern
-from pets.patterns import LETTER as WORD_LETTER
+from pets.patterns import END, LETTER, START, Pattern
 
 MAX_CHARS = 10_000  # what is longer is no option
 MAX_LAYERS = 20  # of fonts, one around the other
@@ -26,7 +24,7 @@ LEAD_WORDS = words("choice_leads")
 # "a" leads where a letter alone follows: "a B".
 LEAD = Pattern(rf"(?i)(?:(?:{LEAD_WORDS})[\s:=]+|选项|選項|选择|選擇|选|選)*(?:(?:{LEAD_WORDS}){END}|a\s›[A-Z]\W*\z)?")
 JOIN = r"(?:,|/|&|\+|and\b|or\b|und\b|oder\b|y\b|o\b|et\b|ou\b|e\b|(?:и|или)\s|和|或|と|및)"
-LETTER = Pattern(
+OPTION_LETTER = Pattern(
     r"[(\[]\s*([A-Za-z])\s*[)\]]|([A-Za-z])(?:\s*[)\]]|\s*\z|[.:,;!](?:\s|\z|[^\x00-\x{2fff}])|\s+[-–—(=]"
     r"|\s*[^\x00-\x{2fff}])"
 )
@@ -62,7 +60,7 @@ LISTED = Pattern(r"(?m)^[ \t>*_-]{0,20}(?:[Oo]ption\s|[Cc]hoice\s)?[(\[]?([A-Z])
 BARE = Pattern(r"[(\[]?\s*([A-Za-z])\s*[)\]]?[.!]?")
 
 # A digit stands alone: what follows it would be more of a number, or a list.
-DIGIT = Pattern(rf"(?s)([0-9])\s*[.)\]]?|[(\[]\s*([0-9])\s*[)\]]\.?|([0-9])[.):]\s+(?:{WORD_LETTER}|_).*")
+DIGIT = Pattern(rf"(?s)([0-9])\s*[.)\]]?|[(\[]\s*([0-9])\s*[)\]]\.?|([0-9])[.):]\s+(?:{LETTER}|_).*")
 RANGE = Pattern(r"([0-9])-([0-9])")
 
 
@@ -80,9 +78,9 @@ class Choice(AnswerType):
     ('1', None, None, None)
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
-    client_options: ClassVar[frozenset[str]] = frozenset({"options", "digits"})
+    operator_only = False
+    reads_at_once = True
+    client_options = frozenset({"options", "digits"})
 
     options: int | None = None
     digits: str | None = None
@@ -108,31 +106,33 @@ class Choice(AnswerType):
         """The option that the string starts with; where digits are declared, the digit that it is."""
         if len(answer) > MAX_CHARS:
             return None
-        bare = _undress(answer)
+        bare = _without_markup(answer)
         if self.digits is not None:
             alone = DIGIT.fullmatch(bare)
             digit = (alone[1] or alone[2] or alone[3]) if alone else ""
             return digit if self.digits[0] <= digit <= self.digits[-1] else None
         if SEVERAL.match(bare):
             return None
-        letter = LETTER.match(bare)
+        letter = OPTION_LETTER.match(bare)
         return self._within(letter[1] or letter[2]) if letter else None
 
     def extract(self, text: str) -> str | None:
         """The option in a box, a tag or a JSON field, else of the last statement, else of a line."""
         passages = places(text)
         for place, passage in passages:
-            bare = _undress(passage)
+            bare = _without_markup(passage)
             if place in ("boxed", "marked", "cue"):
                 if self.digits is None and SEVERAL.match(bare):
                     return None
                 option = self.canonical(passage) or self.canonical(strip_openers(bare))
-                running = None if option or self.digits else RUNNING.match(_undress(strip_openers(bare)))
+                running = None if option or self.digits else RUNNING.match(_without_markup(strip_openers(bare)))
                 if running and running[2] not in CONJUNCTIONS:  # a letter that the sentence runs on from
                     option = self._within(running[1] or running[3])
             elif place == "line":
                 option, first = self._concluded(bare, text), next((other for _, other in passages), "")
-                opposed = option and BARE.fullmatch(_undress(first)) and self.canonical(first) not in (None, option)
+                opposed = (
+                    option and BARE.fullmatch(_without_markup(first)) and self.canonical(first) not in (None, option)
+                )
                 return None if opposed else option or self._first(first, text)
             else:
                 option = self._first(passage, text)
@@ -142,21 +142,22 @@ class Choice(AnswerType):
 
     def _first(self, line: str, text: str) -> str | None:
         """The option of a first line, unless that begins a list of them."""
-        return self.canonical(line) if BARE.fullmatch(_undress(line)) or len(set(_listed(text))) < 2 else None
+        listed = set(LISTED.findall(text[-MAX_CHARS:]))
+        return self.canonical(line) if BARE.fullmatch(_without_markup(line)) or len(listed) < 2 else None
 
     def _concluded(self, bare: str, text: str) -> str | None:
         """The option of a last line: alone, after "therefore", or the only one that its last sentence names."""
-        opened = _undress(strip_openers(bare))
+        opened = _without_markup(strip_openers(bare))
         if self.digits is not None:
             return self.canonical(opened)
         if SEVERAL.match(opened):
             return None
         because = BECAUSE.match(opened)
         if option := self._within(because[1]) if because else self.canonical(opened):
-            listed = _listed(text)
+            listed = LISTED.findall(text[-MAX_CHARS:])  # which may be the question's options
             return option if len(listed) < 2 or BARE.fullmatch(opened) or listed.count(option) > 1 else None
         sentence = SENTENCE.split(bare)[-1]
-        if last := BARE.fullmatch(_undress(strip_openers(sentence))):
+        if last := BARE.fullmatch(_without_markup(strip_openers(sentence))):
             return self._within(last[1])
         if (ending := ENDING.search(sentence)) and not ending[1]:
             return self._within(ending[2])
@@ -168,13 +169,8 @@ class Choice(AnswerType):
         return option if self.options is None or ord(option) - ord("A") < self.options else None
 
 
-def _listed(text: str) -> list[str]:
-    """The letters that lines begin with as in a list of options, which may be the question's."""
-    return LISTED.findall(text[-MAX_CHARS:])
-
-
-def _undress(answer: str) -> str:
-    """Without box, fonts, math and Markdown marks, and without "the answer is"."""
+def _without_markup(answer: str) -> str:
+    """Strip box, fonts, math and Markdown marks, and "the answer is"."""
     bare = boxed(answer) or answer
     for _ in range(MAX_LAYERS):
         bare, before = DRESS.sub(r"\1", bare), bare

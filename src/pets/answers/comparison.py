@@ -73,14 +73,11 @@ class ComparisonWorker:
             self._discard()
 
     def forget(self) -> None:
-        """In a forked child: the worker belongs to the parent."""
-        self._lock = threading.Lock()
-        self._starter = None
-        process, self._process = self._process, None
-        if process is not None:
-            process.returncode = 0  # not this process's child: nothing to wait for
-            with process:
-                pass  # which closes its pipes
+        """Give up the worker in a forked child, since it is the parent's."""
+        self._lock, self._starter = threading.Lock(), None
+        if self._process is not None:
+            self._process.returncode = 0  # not this process's child: nothing to kill or to wait for
+        self._discard()
 
     def _start(self) -> Process:
         check_installed("math_verify", "math", "math-verify, which compares formulas,")

@@ -171,7 +171,7 @@ def boxed(text: str) -> str | None:
 
 
 def strip_openers(passage: str) -> str:
-    """Without the words that open a conclusion.
+    """Strip the words that open a conclusion.
 
     >>> strip_openers("So it's therefore B.")
     'B.'
@@ -195,9 +195,6 @@ def _unwrapped(text: str) -> str:
     """The end of the visible text without the marks of transport, each display formula on one line.
 
     Base models run on: where the text before their own next question is an answer, what follows is left out.
-
-    >>> _unwrapped("<b>64</b>\\n\\nQuestion: What is 1 + 2?\\nAnswer: 3")
-    '64'
     """
     text = visible_text(text)[-MAX_TEXT_CHARS:]
     for pattern, replacement in WRAPPING if text.isascii() else (*WRAPPING, *NOT_ASCII_WRAPPING):
@@ -219,7 +216,7 @@ def _unwrapped(text: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """In lower case, of the same length."""
+    """The text in lower case, of the same length."""
     return text.replace("İ", "i").lower().replace("’", "'")
 
 
@@ -323,7 +320,7 @@ def _answer_of(item: Any, depth: int) -> str | None:
 
 
 def _corrections(folded: str, *, soft: bool) -> list[int]:
-    """Where the words end that take back what was said; of those that may mean something else, too, if ``soft``."""
+    """The ends of the words that take back what was said; with ``soft``, of those too that may mean something else."""
     ends = []
     for match in CORRECTION.finditer(folded):
         before = folded[max(0, match.start() - 3) : match.start()].rstrip(" ")
@@ -334,7 +331,7 @@ def _corrections(folded: str, *, soft: bool) -> list[int]:
 
 
 def _statements(text: str) -> Iterator[tuple[Place, str]]:
-    """What the text says its answer is, the last statement first."""
+    """The passages that the text states as its answer, the last first."""
     if len(text) < SHORTEST_STATEMENT_CHARS:
         return  # the stop after a box, mostly
     folded = _fold(text)
@@ -349,19 +346,16 @@ def _statements(text: str) -> Iterator[tuple[Place, str]]:
         before = bisect_right(verdicts, (start, 0)) - 1
         if before < 0 or start >= verdicts[before][1]:  # within no verdict
             events.add((start, end, False))
-    passages = 0
-    for start, end, reverse in sorted(events, key=lambda event: event[1], reverse=True)[:MAX_EVENTS]:
-        passage = _subject(text, start) if reverse else _rest(text, end)
-        if not passage:
-            continue
+    latest = sorted(events, key=lambda event: event[1], reverse=True)[:MAX_EVENTS]
+    passages = (_subject(text, start) if reverse else _rest(text, end) for start, end, reverse in latest)
+    for passage in islice(filter(None, passages), MAX_CUES):
         yield "cue", passage
-        passages += 1
-        if passages == MAX_CUES or NEGATION.match(_fold(passage)):
+        if NEGATION.match(_fold(passage)):
             return
 
 
 def _announcements(folded: str) -> Iterator[tuple[int, int]]:
-    """What an answer follows: a noun with its verb or sign, or another phrase; headings; near the end, weak nouns."""
+    """The spans that announce an answer: a noun with its verb or sign, phrases, headings; near the end, weak nouns."""
     spans = [match.span() for match in ANNOUNCEMENT.finditer(folded)]
     for noun in NOUN.finditer(folded):
         rest = folded[noun.end() : noun.end() + MAX_TAIL_CHARS]
@@ -384,7 +378,7 @@ def _announcements(folded: str) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=256)
 def _tail(noun: str) -> Pattern:
-    """What follows a noun of the table."""
+    """The pattern of what follows a noun of the table."""
     return next(tail for nouns, tail in zip(NOUNS, TAILS, strict=True) if nouns.fullmatch(noun))
 
 
@@ -394,7 +388,7 @@ def _word_starts(text: str, index: int) -> bool:
 
 
 def _rest(text: str, end: int) -> str:
-    """What follows an announcement: the rest of its line, or the next one."""
+    """The passage after an announcement: the rest of its line, or the next one."""
     start = _skip_lead(text, end)
     if "\n" in text[end:start] and text.startswith(("- ", "• "), start):
         start += 2
@@ -407,7 +401,7 @@ def _skip_lead(text: str, index: int) -> int:
 
 
 def _subject(text: str, start: int) -> str:
-    """What "is the correct answer" is said of; nothing where that is a pronoun, or too long for a subject."""
+    """The subject of "is the correct answer"; empty where it is a pronoun or too long."""
     first = max(0, start - MAX_SUBJECT_CHARS)
     *clauses, subject = CLAUSE_END.split(text[first:start])
     if first and not clauses:
@@ -439,16 +433,11 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
         ends = [end.end() for end in SENTENCE_END.finditer(last)]
         last = last[ends[-1] :] if ends and len(last[: ends[-1]].split()) > 3 and len(last) - ends[-1] > 1 else last
     end_of_last = _fold(last[-MAX_FIRST_CHARS:]).rstrip(" *_")
-    if last.count(r"\(") > last.count(r"\)") or last.count(r"\[") > last.count(r"\]"):
+    is_open = last.count(r"\(") > last.count(r"\)") or last.count(r"\[") > last.count(r"\]")
+    if is_open or end_of_last.endswith(("?", "？")) or DANGLING.search(end_of_last):
         return
-    if end_of_last.endswith(("?", "？")) or DANGLING.search(end_of_last):
-        return
-    if (
-        not is_closed
-        and end_of_last[-1:].isalpha()
-        and last[-1] not in "*_`"
-        and len(last.split()) >= LONG_SENTENCE_WORDS
-    ):
+    is_cut = not is_closed and end_of_last[-1:].isalpha() and last[-1] not in "*_`"
+    if is_cut and len(last.split()) >= LONG_SENTENCE_WORDS:
         return
     if len(last) > MAX_PASSAGE_CHARS:
         last = last[-MAX_PASSAGE_CHARS:].partition(" ")[2]
@@ -461,10 +450,7 @@ def _lines(text: str) -> Iterator[tuple[Place, str]]:
 def _plain_lines(text: str) -> list[str]:
     """The lines that say something: no rules, no goodbyes, nothing after the answer's explanation begins.
 
-    The points of a list of names, where the text ends with one, are one line.
-
-    >>> _plain_lines("The colours:\\n1. Red\\n2. **Green**\\n\\nThanks!"), _plain_lines("1. Add 2.\\n2. So 4")
-    (['The colours:', 'Red, Green'], ['1. Add 2.', '2. So 4'])
+    A list of names at the end of the text is one line.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line[:MAX_PASSAGE_CHARS].strip(RULE_CHARS)]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from typing import Any, ClassVar
+from typing import Any
 
 from pets.answers.base import AnswerType, Reading
 from pets.answers.final import visible_text
@@ -47,9 +47,9 @@ class Json(AnswerType):
     '{"answer":3}'
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
-    client_options: ClassVar[frozenset[str]] = frozenset({"field", "ignore"})
+    operator_only = False
+    reads_at_once = True
+    client_options = frozenset({"field", "ignore"})
 
     field: str | None = None
     ignore: str = ""
@@ -190,11 +190,7 @@ def _composed(text: str) -> str:
 
 
 def _paths(names: Iterable[str]) -> Paths:
-    """Dotted paths as a tree, whose leaves go.
-
-    >>> _paths(["at", "x.at"])
-    {'x': {'at': {}}, 'at': {}}
-    """
+    """Dotted paths as a tree: ``{"x": {"at": {}}}`` of ``x.at``."""
     tree: Paths = {}
     for name in sorted(names, key=len, reverse=True):  # a field goes whole, whatever is named within it
         *parents, last = name.split(".")
@@ -249,7 +245,7 @@ MAX_CALLS = 64
 
 
 def reading_of_calls(answer_type: AnswerType, text: str, ignore: Iterable[str] = ()) -> Reading | None:
-    """What a trace calls.
+    """The function calls of a trace as its answer.
 
     The calls are the last line of the text (:class:`~pets.openai.response.ChoiceReader`); their order does not matter,
     nor do fields of arguments to ``ignore``, which ``json:ignore=...`` names, too. Calls whose arguments are no JSON

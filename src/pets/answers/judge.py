@@ -8,7 +8,6 @@ need none. Whatever fails, is late or is not exactly one number leaves the answe
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.answers.final import visible_text
 from pets.answers.text import Text
@@ -40,10 +39,10 @@ class Judge(Text):
     (2, 0, None)
     """
 
-    operator_only: ClassVar[bool] = True
-    files_may_name: ClassVar[bool] = False
-    asks_model: ClassVar[bool] = True
-    merges: ClassVar[bool] = True  # as a model says, when an answer is read; `same` is equality
+    operator_only = True
+    files_may_name = False
+    asks_model = True
+    merges = True  # as a model says, when an answer is read; `same` is equality
 
     model: str | None = None
     endpoint: str | None = None
@@ -55,14 +54,11 @@ class Judge(Text):
 
     @property
     def sampling(self) -> Sampling:
-        """How the model is asked: the likeliest reply."""
+        """The parameters of a request: the likeliest reply."""
         return Sampling(max_tokens=self.max_tokens, temperature=0.0)
 
-    def same_at_once(self, first: str, second: str) -> bool | None:
-        return first == second
-
     def request(self, question: str, new: str, known: Sequence[str]) -> tuple[Prompt, list[str]] | None:
-        """What the model is asked about a new answer, and which of those ``known`` have the numbers from 1 on.
+        """The prompt about a new answer, and those of the ``known`` ones that it numbers from 1 on.
 
         >>> Judge().request("Who wrote it?", "Shakespeare", []) is None
         True
@@ -72,21 +68,16 @@ class Judge(Text):
         numbered = [answer for answer in known if len(answer) <= MAX_ANSWER_CHARS][:MAX_KNOWN]
         while numbered:
             data = {"question": question[-MAX_QUESTION_CHARS:], "new": new, "known": dict(enumerate(numbered, 1))}
-            prompt = self._prompt(TASK.format(json.dumps(data, ensure_ascii=False)))
+            task = TASK.format(json.dumps(data, ensure_ascii=False))
+            prompt = Prompt.chat(task, SYSTEM)
+            if self.model is not None and self.endpoint is None:  # another model of the sampler's server
+                messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": task}]
+                body = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens, "temperature": 0}
+                prompt = Prompt.of_body(body)
             if prompt.max_tokens <= MAX_PROMPT_TOKENS:
                 return prompt, numbered
             numbered.pop()
         return None
-
-    def _prompt(self, task: str) -> Prompt:
-        """For the model that the sampler asks anyway, or for another one of its server."""
-        prompt = Prompt.chat(task, SYSTEM)
-        if self.model is None or self.endpoint is not None:
-            return prompt
-        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": task}]
-        return Prompt.of_body(
-            {"model": self.model, "messages": messages, "max_tokens": self.max_tokens, "temperature": 0}
-        )
 
     def verdict(self, reply: str, known: int) -> int | None:
         """The number that a reply is, 0 for none of those known; ``None`` where it is anything else."""

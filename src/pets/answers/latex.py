@@ -72,7 +72,7 @@ def normalize(answer: str) -> str:
 
 
 def word(text: str) -> str | None:
-    """What a verbal answer is compared by (``East`` and ``east`` are one, ``ABC`` and ``abc`` are not)."""
+    """The key that compares a verbal answer (``East`` and ``east`` are one, ``ABC`` and ``abc`` are not)."""
     if not WORD.fullmatch(text):
         return None
     squashed = text.replace(" ", "")
@@ -136,7 +136,7 @@ def _respace(text: str) -> str:
 
 
 def _unname(text: str) -> str:
-    r"""Without ``x=``, ``f(x)=`` or ``m+n=2+3=``. ``y=`` stays: beside ``x=`` it names another line.
+    r"""Strip ``x=``, ``f(x)=`` or ``m+n=2+3=``. ``y=`` stays: beside ``x=`` it names another line.
 
     In a list, the name goes where it is the same throughout: ``a=1,b=2`` is not ``b=1,a=2``.
     """

@@ -8,9 +8,9 @@ fixed points, and it says yes both ways. Timeouts, errors and doubts leave two a
 """
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 from pets._extras import check_installed
 from pets.answers import quantity
@@ -19,7 +19,6 @@ from pets.answers.comparison import OUT_OF_TIME, agree, fingerprint, worker_seco
 from pets.answers.final import Place, places, strip_openers
 from pets.answers.latex import COMMAND, NAME, comparable, normalize, word
 from pets.answers.phrases import words
-from pets.answers.quantity import AmbiguousError
 from pets.errors import InputError
 from pets.patterns import END, START, Pattern
 
@@ -57,8 +56,8 @@ class Math(AnswerType):
     0.5 0.5 2\sqrt{3}
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
+    operator_only = False
+    reads_at_once = True
     instruction = r"Put your final answer within \boxed{}."
 
     seconds: float = 1.0
@@ -70,7 +69,6 @@ class Math(AnswerType):
 
     @property
     def question_seconds(self) -> float:
-        """Twenty comparisons that take all of their time."""
         return 20 * self.seconds
 
     def canonical(self, answer: str) -> str | None:
@@ -83,14 +81,12 @@ class Math(AnswerType):
         """The formula in a box, a tag or a JSON field, else of the last statement, else of the last line."""
         comma = quantity.writes_decimal_commas(text)
         passages = places(text)
-        try:
+        with suppress(quantity.AmbiguousError):
             for place, passage in passages:
                 first = next((first for _, first in passages), "") if place == "line" else ""
                 answer = self._read(place, passage, comma, first)
                 if answer is not None or place == "boxed":
                     return answer
-        except AmbiguousError:
-            pass
         return None
 
     def _read(self, place: Place, passage: str, comma: bool, first: str) -> Reading | None:
@@ -125,7 +121,7 @@ class Math(AnswerType):
         return Reading(form, (number.written if number else text).strip(AROUND_FORMULA))
 
     def same_at_once(self, first: str, second: str) -> bool | None:
-        """What spelling, numbers and words decide."""
+        """Decide by spelling, numbers and words."""
         if first == second:
             return True
         if EXACT.fullmatch(first) and EXACT.fullmatch(second):
@@ -145,7 +141,6 @@ class Math(AnswerType):
         return bool(self._same_within(first, second, self.seconds))
 
     def same_soon(self, first: str, second: str) -> bool | None:
-        """What :meth:`same` says; ``None`` where that takes the worker more than a fifth of a second."""
         return self._same_within(first, second, min(self.seconds, SOON_SECONDS))
 
     def _same_within(self, first: str, second: str, seconds: float) -> bool | None:
@@ -175,11 +170,7 @@ cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
 
 
 def _formulas(line: str) -> list[str]:
-    r"""What stands in ``$...$``, ``\(...\)`` and ``\[...\]``, from left to right; joined where "or" is between.
-
-    >>> _formulas(r"$x$ or \(y\), but $$z$$ for $5")
-    ['x,y', 'z']
-    """
+    r"""The formulas in ``$...$``, ``\(...\)`` and ``\[...\]``, from left to right; joined where "or" is between."""
     formulas, last_end = list[str](), 0
     for match in FORMULA.finditer(line):
         formula = match[1] or match[2]
@@ -198,7 +189,7 @@ def _number(text: str) -> quantity.Quantity | None:
 
 
 def _result(formula: str) -> str:
-    """What a concluding formula comes to: the last side of ``m+n=3+4=7``; an equation in x or y stays."""
+    """The last side of a concluding formula such as ``m+n=3+4=7``; an equation in x or y stays."""
     above, equals, value = formula.rpartition("=")
     coordinates = COORDINATE.search(above)
     single = equals and above.strip() and "," not in BRACKETED.sub("", above)

@@ -5,13 +5,12 @@ writing the unit far more often than in meaning another number. So is ``5%`` the
 are not converted: ``5 km`` is not ``5000 m``, but a dollar is 100 cents. There are no floats: ``0.333`` is not ``1/3``.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.answers import quantity
 from pets.answers.base import AnswerType, Classes, Reading
 from pets.answers.final import Place, places, strip_openers
-from pets.answers.quantity import AmbiguousError, Quantity
 from pets.patterns import Pattern
 
 EXCLAMATION = Pattern(r"(?:\A|[^!])‹!{1,5}[*_\s]{0,10}›\n?\z", needs="!")
@@ -28,8 +27,8 @@ class Number(AnswerType):
     '42'
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
+    operator_only = False
+    reads_at_once = True
     instruction = 'End with "The answer is N.", where N is a number.'
 
     def canonical(self, answer: str) -> str | None:
@@ -42,12 +41,10 @@ class Number(AnswerType):
         comma = quantity.writes_decimal_commas(text)
         passages = [(place, quantity.with_points(passage) if comma else passage) for place, passage in places(text)]
         first = next((passage for place, passage in passages if place == "first"), "")
-        try:
+        with suppress(quantity.AmbiguousError):
             for place, passage in passages:
                 if (value := _read(place, passage, first)) is not None:
                     return Reading(quantity.show(value), value.written.strip())
-        except AmbiguousError:
-            pass
         return None
 
     def same(self, first: str, second: str) -> bool:
@@ -64,7 +61,7 @@ class Number(AnswerType):
         return self.same(first, second)
 
 
-def _read(place: Place, passage: str, first: str) -> Quantity | None:
+def _read(place: Place, passage: str, first: str) -> quantity.Quantity | None:
     """The number of a passage; a first line that is one outweighs what a last line comes to."""
     if place in ("boxed", "first"):
         return quantity.equated(passage) if place == "boxed" else None

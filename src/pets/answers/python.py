@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from pets.answers.base import AnswerType
 from pets.errors import InputError
@@ -27,11 +27,11 @@ _TROUBLE: Counter[tuple[str, str]] = Counter()  # by function and what went wron
 
 @dataclass(frozen=True, slots=True)
 class Python(AnswerType):
-    """What a function makes of a text. It is tried on one text at once; an error later on is no vote, and told once."""
+    """Answers read by the user's function. It is tried on one text at once; a later error is no vote, and told once."""
 
-    spec_option: ClassVar[str] = "path"
-    files_may_name: ClassVar[bool] = False
-    runs_code: ClassVar[bool] = True
+    spec_option = "path"
+    files_may_name = False
+    runs_code = True
 
     path: str
 
@@ -52,7 +52,7 @@ class Python(AnswerType):
         return answer or None
 
     def extract(self, text: str) -> str | None:
-        """What the function says of the text; nothing where it fails or takes longer than 10 seconds."""
+        """The function's answer; None where it fails or takes longer than 10 seconds."""
         answer = _called(self.path, _loaded(self.path)[0], text)
         return answer if isinstance(answer, str) and answer else None
 
@@ -79,7 +79,7 @@ def _loaded(path: str) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
 
 
 def named_in(module_name: str, name: str) -> Callable[..., Any]:
-    """What a user's module calls so; the current folder is looked through last, so that it hides no library."""
+    """Import a function of the user's module; the current folder comes last, so that it hides no library."""
     if (folder := os.getcwd()) not in sys.path:  # noqa: PTH109 (as sys.path has it)
         sys.path.append(folder)
     try:
@@ -93,7 +93,7 @@ def named_in(module_name: str, name: str) -> Callable[..., Any]:
 
 
 def _called(path: str, function: Callable[..., Any], *arguments: str) -> object:
-    """What the function gives; None where it fails, or does not come back in time."""
+    """Call the function in a thread; None where it fails, or does not come back in time."""
     late = f"took more than {CALL_SECONDS:.0f} seconds"
     if _TROUBLE[path, late] >= MAX_TIMEOUTS:
         return None

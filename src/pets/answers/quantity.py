@@ -246,7 +246,7 @@ BLOCKED = Pattern(rf"(?i){BLOCKING_WORDS}{END}")
 
 
 def _after_approximately(text: str) -> int:
-    """Where the number begins that stands after "about" and the like."""
+    """The index after "about" and the like."""
     start = 0
     while lead := APPROXIMATELY.match(text, start):
         start = lead.end()
@@ -299,9 +299,7 @@ def quantities(text: str) -> list[Quantity]:
     """The quantities of a plain text, from left to right: those in figures, or, where there are none, in words."""
     numbers, index = list[Quantity](), 0
     while start := NUMBER_START.search(text, index):
-        begin = start.start() + (len(start[0]) - len(start[0].lstrip()))
-        quantity = quantity_at(text, begin)
-        if quantity is not None:
+        if quantity := quantity_at(text, start.end() - len(start[0].lstrip())):
             numbers.append(quantity)
             index = quantity.end
         else:
@@ -397,14 +395,11 @@ def _concluded_in(text: str) -> Quantity | None:
         or (numbers if len(numbers) == 1 else [number for number in numbers if not _precedes(AN_ASIDE, text, number)])
         or [number for number in numbers if number.unit]
     )
-    distinct = {show(number) for number in chosen}
-    for number in chosen:
-        _refuse_alternative(text, number)
     starts = {number.start for number in chosen}
-    for number, following in pairwise(numbers):
-        if following.start in starts and number.start not in starts:
+    for number, following in pairwise([*numbers, numbers[-1]]):
+        if number.start in starts or following.start in starts:
             _refuse_alternative(text, number)
-    last = chosen[-1] if len(distinct) == 1 else None
+    last = chosen[-1] if len({show(number) for number in chosen}) == 1 else None
     return last if last and not BLOCKED.match(text[last.end :].lstrip()) else None
 
 
@@ -448,8 +443,6 @@ TOKEN = Pattern(r"(?:\A|[^\w.,])‹\d[\d.,]*\d›(?:\z|[^\d.,]|[.,](?:\D|\z))")
 DOTTED = Pattern(r"[1-9]\d{0,2}(?:\.\d{3})+(?:,\d+)?")
 COMMA = Pattern(r"\d+,\d+")
 UNDECIDABLE = Pattern(r"[1-9]\d{0,2},\d{3}")
-
-
 BETWEEN_WORDS = str.maketrans(dict.fromkeys(punctuation + digits + "\t\n\r“”„«»‘’—–…¿¡。，：；", " "))
 COMMA_WORDS, POINT_WORDS = (frozenset(words(f"decimal_{sign}").split("|")) for sign in ("comma", "point"))
 MAX_LANGUAGE_CHARS = 2000

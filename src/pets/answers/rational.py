@@ -24,7 +24,6 @@ MAX_DEPTH = 20
 MAX_LAYERS = 20  # of dressing, one around the other
 FIRST_TOO_LARGE = 10**MAX_DIGITS
 
-
 SIGNS = characters(TABLES["signs"])
 RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 POWERS = Pattern("⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
@@ -56,7 +55,6 @@ MIXED = Pattern(r" ([0-9]+) ?/ ?([0-9]+)›(?:[^0-9.,/]|\z)")
 ROOT = Pattern(r"\\sqrt(?:\[([0-9])\])?")
 OPERATIONS = {"+": add, "-": sub, "*": mul, "x": mul, "X": mul, "/": truediv}
 RANGE = Pattern(r"[0-9]+ ?- ?[0-9]+")
-
 
 _Result = tuple[Fraction, int] | None
 
@@ -111,11 +109,8 @@ def _digits_end(text: str, index: int) -> int:
 class _Reader:
     """Recursive descent over one text; every method returns a value and where it ends, or ``None``."""
 
-    __slots__ = ("operations", "text")
-
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.operations = 0
+        self.text, self.operations = text, 0
 
     def sum(self, index: int, depth: int, signs: str = "+-") -> _Result:
         """``product (+|- product)*``, a product being ``signed (*|/ signed)*``; ``x`` is a sign before a digit.
@@ -216,7 +211,7 @@ class _Reader:
         return value, end
 
     def _fraction(self, index: int, depth: int) -> _Result:
-        """What follows ``\\frac``: two braced sums, or two digits."""
+        """The quotient after ``\\frac``: two braced sums, or two digits."""
         values = []
         for _ in range(2):
             index += self.text.startswith(" ", index)

@@ -5,7 +5,6 @@ stands in the store, unless the user names that code again.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.answers.base import AnswerType
 
@@ -18,8 +17,8 @@ class Recorded(AnswerType):
     ' 42'
     """
 
-    files_may_name: ClassVar[bool] = False
-    spec_option: ClassVar[str] = "reader"
+    files_may_name = False
+    spec_option = "reader"
 
     reader: str = ""
 

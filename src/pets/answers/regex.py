@@ -7,7 +7,7 @@ linear time: no back-references, no look-around.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import re2
 
@@ -23,15 +23,15 @@ MAX_MATCHES = 1_000  # in a whole text, more than which cast no vote: each searc
 
 @dataclass(frozen=True, slots=True)
 class Regex(AnswerType):
-    r"""What the pattern's first group that took part matched, or the whole match where it has none; folded as text.
+    r"""Answers matched by the first group of a pattern that took part, else by the whole of it; folded as text.
 
     >>> answer_type = Regex(r"(?i)final: *(\w+)")
     >>> answer_type.extract("Final: 3. No, wait: FINAL: Seven."), answer_type.extract("Seven.")
     ('7', None)
     """
 
-    spec_option: ClassVar[str] = "pattern"
-    reads_at_once: ClassVar[bool] = True
+    spec_option = "pattern"
+    reads_at_once = True
 
     pattern: str
 
@@ -42,7 +42,7 @@ class Regex(AnswerType):
         return Text().canonical(answer)
 
     def read(self, text: str) -> Reading | None:
-        """What the last match says, of those near the end, else of all."""
+        """The last match near the end of the text, else in all of it."""
         visible = visible_text(text)[-MAX_CHARS:].encode("utf-8", "replace").decode()
         for start, limit in ((max(0, len(visible) - NEAR_END_CHARS), NEAR_END_CHARS + 1), (0, MAX_MATCHES)):
             last = None

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from itertools import islice
-from typing import ClassVar
 
 from pets.answers import quantity, rational
 from pets.answers.base import MAX_CACHED_CHARS, AnswerType, Reading
 from pets.answers.final import places, strip_openers
 from pets.answers.phrases import TABLES, words
-from pets.patterns import END, START, Pattern
-from pets.patterns import LETTER as WORD_LETTER
+from pets.patterns import END, LETTER, START, Pattern
 
 MAX_CHARS = 10_000  # what is longer is no short text; sorting its accents alone could take the square of its length
 MAX_ROUNDS = 10
@@ -41,7 +39,7 @@ STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe"
 INITIALS = Pattern(rf"{START}[a-z](?:(?:\. ?[a-z]){{1,5}}(?:\.|›(?:[^\w.]|\z))|(?: [a-z]){{1,5}}›(?:\z| [a-z]{{2}}))")
 INITIALS_GAPS = str.maketrans("", "", ". ")
 STOP = Pattern(r"[a-z]‹\.›(?: |[a-z](?:[^a-z]|\z))", needs=".")
-ARTICLE = Pattern(r"(?:the|an?) ›\S")
+ARTICLE = Pattern(r"\A(?:the|an?) ›\S")
 HYPHEN = Pattern(r"[a-z]‹[-‐‑–]›[a-z]")
 COMMA = Pattern(r"[,;]› ")
 LIST_AND = Pattern(r",? (?:and|&)› [^ ]")  # "red, green and blue" is "red, green, blue"
@@ -53,10 +51,10 @@ NAMED_TIMES: dict[str, str] = TABLES["times_of_day"]
 SPELLED = Pattern(r"(?:\A|\s)‹(?:(?:mt|st|ft|dr|mr|&)› [a-z]|okay›(?:\s|\z))")
 SHORT_STATES = Pattern(r"(?:the )?U\.?S\.?\.?")
 YES_OR_NO = Pattern(
-    rf"(?i)(yes|no|true|false)(?:\s*[,;:!—–]|\.\s+(?:{WORD_LETTER}|_)|\s+-\s"
+    rf"(?i)(yes|no|true|false)(?:\s*[,;:!—–]|\.\s+(?:{LETTER}|_)|\s+-\s"
     rf"|\s+(?:because|since|as|it|this|that|they|there){END})"
 )
-LETTER = Pattern(WORD_LETTER)
+ANY_LETTER = Pattern(LETTER)
 SYMBOL = Pattern(r"0\d|.*\d(?:st|nd|rd|th)\n?\z")
 
 
@@ -70,16 +68,16 @@ class Text(AnswerType):
     'paris'
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
+    operator_only = False
+    reads_at_once = True
     instruction = 'End with "The answer is ...", in a few words at most.'
 
     def canonical(self, answer: str) -> str | None:
-        """In one spelling: folded, without article and punctuation; dates and numbers in their own."""
+        """The answer folded, without article and punctuation; dates and numbers in one spelling."""
         return cached_canonical(answer) if len(answer) <= MAX_CACHED_CHARS else _canonical(answer)
 
     def read(self, text: str) -> Reading | None:
-        """What a box, a tag, a JSON field or the last statement says, else a short line, else what a sentence names."""
+        """The answer in a box, a tag, a JSON field or the last statement, a short line, or a sentence."""
         passages = places(text)
         for place, passage in passages:
             answer: str | None = None
@@ -98,11 +96,7 @@ class Text(AnswerType):
 
 
 def _spelling(answer: str) -> str:
-    """An answer as it is written, without what stands around it.
-
-    >>> _spelling(" **São  Paulo**."), _spelling("Yes, because it is prime"), _spelling(r"\\text{Red}")
-    ('São Paulo', 'Yes', 'Red')
-    """
+    """An answer as it is written, without what stands around it."""
     text = _unwrap(" ".join(answer.translate(INVISIBLE).split()))
     whole = FONT.fullmatch(text) or YES_OR_NO.match(text)
     return whole[1] if whole else text
@@ -123,7 +117,7 @@ cached_canonical = lru_cache(maxsize=1 << 14)(_canonical)
 
 
 def _fold(text: str) -> str:
-    """Without accents, articles, initials' stops, hyphens and punctuation; dates, times and numbers in one spelling."""
+    """Strip accents, articles, initials' stops, hyphens and punctuation; spell dates, times and numbers one way."""
     if SHORT_STATES.fullmatch(text):
         return "united states"
     if not text.isascii():
@@ -135,13 +129,12 @@ def _fold(text: str) -> str:
         text = _unwrap(whole[1])
     if verdict := YES_OR_NO.match(text):
         return verdict[1]
-    if when := WHEN.match(text):
-        text = text[when.end() :]
+    text = WHEN.sub("", text)
     if moment := iso_date(text) or clock_time(text):
         return moment
     # What begins with a zero, is an ordinal or counts things is a name.
     bare = None if SYMBOL.match(text) else rational.plain(text)
-    if bare is not None and (value := quantity.read(text)) and not LETTER.search(bare, value.end):
+    if bare is not None and (value := quantity.read(text)) and not ANY_LETTER.search(bare, value.end):
         return quantity.show(value).casefold()
     if not text.isascii():
         text = ACCENTED.sub(r"\1", unicodedata.normalize("NFD", text))
@@ -150,14 +143,12 @@ def _fold(text: str) -> str:
     text = INITIALS.sub(lambda match: match[0].translate(INITIALS_GAPS), text)
     text = COMMA.sub("", STOP.sub("", LIST_AND.sub("", text)))
     text = SPELLED.sub(lambda match: SPELLINGS[match[0]], text)
-    if article := ARTICLE.match(text):
-        text = text[article.end() :]
-    text = _unwrap(" ".join(text.split()))
+    text = _unwrap(" ".join(ARTICLE.sub("", text).split()))
     return SYNONYMS.get(text, text)
 
 
 def _unwrap(text: str) -> str:
-    """Without quotes, marks and dollars around it, however many and in whatever order."""
+    """Strip the quotes, marks and dollars around a text."""
     bare = text.lstrip(LEADING).rstrip(TRAILING)
     while len(bare) > 1 and bare[0] == bare[-1] == "$":
         bare = bare[1:-1].lstrip(LEADING).rstrip(TRAILING)
@@ -220,8 +211,8 @@ DOUBT = Pattern(rf"(?i)(?:{words('unsure')}|{words('doubts')}){END}|{words('unab
 NAME = r"[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*){0,5}"
 ALTERNATIVES = Pattern(rf"{NAME} or (?:maybe |perhaps |possibly )?{NAME}\W{{0,3}}")
 OF_SOMETHING = Pattern(r"(?i)the\s.{1,60}?\s(?:of|for|with|that|which|whose)\s")
-BULLET = Pattern(r"[-*•>]+\s+|[=-]>\s*|→\s*|\d{1,2}[.)]\s+›[A-Z]")
-LABEL = Pattern(r"[A-Z][A-Za-z]*(?: [a-z]+)?:\s+›\S")
+BULLET = Pattern(r"\A(?:[-*•>]+\s+|[=-]>\s*|→\s*|\d{1,2}[.)]\s+›[A-Z])")
+LABEL = Pattern(r"\A[A-Z][A-Za-z]*(?: [a-z]+)?:\s+›\S")
 PRONOUN = Pattern(r"(?i)(?:it|this|that|there|he|she|they|here|what|which|one|these|those)\n?\z")
 SUPERLATIVE = Pattern(rf"(?i)(?:\S+\s+)?(?:\w{{2,}}est|most|first|last|only|main|capital){END}")
 ITEM_END = Pattern(r",\s+(?:and\s+)?|\s+and\s+")
@@ -233,7 +224,7 @@ LEADING_ARTICLE = Pattern(rf"(?i)\A{ARTICLES}")
 
 
 def _stated(passage: str, *, whole: bool) -> str | None:
-    """What follows "the answer is": bold words, else its first sentence up to a reason or an apposition."""
+    """The answer after "the answer is": bold words, else the first sentence up to a reason or an apposition."""
     if YES_OR_NO.match(passage):
         return passage
     if whole and (described := _described(passage)):
@@ -258,9 +249,8 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _concluded(line: str, first: str) -> str | None:
-    """What the last line is, if it is short; else the first line, if that is; else what the last one names."""
-    for prefix in (BULLET, LABEL):
-        line = line[found.end() :] if (found := prefix.match(line)) else line
+    """The last line, if it is short; else the first line, if that is; else what the last one names."""
+    line = LABEL.sub("", BULLET.sub("", line))
     if line.startswith("{"):
         return None
     if verdict := SHORT_VERDICT.fullmatch(line) or YES_OR_NO.match(line) or YES_OR_NO.match(first):
@@ -293,7 +283,7 @@ def _is_bare(line: str) -> bool:
 
 
 def _described(line: str) -> str | None:
-    """What a sentence says that something is ("The capital of France is Paris."), or that is said to be it."""
+    """The answer of a sentence that describes it ("The capital of France is Paris.")."""
     answers = (_named_in(sentence.strip()) for sentence in islice(_sentences(line), MAX_SENTENCES))
     return next(filter(None, answers), None)
 
@@ -377,7 +367,7 @@ TIMES = Pattern(
 )
 WEEKDAY_OF = Pattern(rf"(?i).{{1,60}}\s(?:was|is|falls on|fell on|will be)(?: on)?(?: an?)? ({DAY_OF_WEEK})\W*")
 WHEN = Pattern(
-    r"(?:at|on|in|by|around) (?:the year )?›(?:half past|quarter|noon|midnight|\d{4}(?:\W|\z)"
+    r"\A(?:at|on|in|by|around) (?:the year )?›(?:half past|quarter|noon|midnight|\d{4}(?:\W|\z)"
     rf"|\d{{1,2}}(?::\d\d| ?[ap]\.?m)|{DAY_OF_WEEK}|(?:{MONTH}){END})"
 )
 PARTIAL = Pattern(r"--(\d\d)-(\d\d)")

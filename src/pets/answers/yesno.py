@@ -2,7 +2,6 @@
 
 import unicodedata
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pets.answers.base import AnswerType, Reading
 from pets.answers.final import boxed, places, visible_text
@@ -39,8 +38,8 @@ class YesNo(AnswerType):
     ['yes', 'no', 'no', None]
     """
 
-    operator_only: ClassVar[bool] = False
-    reads_at_once: ClassVar[bool] = True
+    operator_only = False
+    reads_at_once = True
     options = 2
     instruction = 'End with "The answer is yes." or "The answer is no."'
 
@@ -66,7 +65,7 @@ class YesNo(AnswerType):
         return None
 
     def read(self, text: str) -> Reading | None:
-        """What is in a box, else after "answer is"; else in the first and the last line, unless they disagree."""
+        """The verdict in a box, else after "answer is"; else in the first and the last line, unless they disagree."""
         visible = visible_text(text)
         for place, passage in places(text):
             if place == "line":

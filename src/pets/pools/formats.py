@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pets.errors import PoolError
 from pets.prompts import is_cut
-from pets.tabular import FileRow, Record
-from pets.tabular.reading import columns_of, listed, max_unpacked, parse_json, too_large
+from pets.tabular.reading import REPAIR, FileRow, Record, columns_of, listed, max_unpacked, parse_json, too_large
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "unique_id", "doc_id", "problem_id"),
@@ -52,8 +52,8 @@ WINNERS = "it holds the winner of each vote and not its traces. Keep its_hub's r
 
 def seed_files(folder: Path) -> list[Path]:
     """The files of NeMo-Skills in a folder by seed: the same questions, one trace of each per file."""
-    seeds = {file: file.name[len("output-rs") : -len(".jsonl")] for file in folder.glob("output-rs*.jsonl")}
-    return sorted((file for file, seed in seeds.items() if seed.isdecimal()), key=lambda file: int(seeds[file]))
+    seeds = ((file.name[len("output-rs") : -len(".jsonl")], file) for file in folder.glob("output-rs*.jsonl"))
+    return [file for _, file in sorted((int(seed), file) for seed, file in seeds if seed.isdecimal())]
 
 
 def joined_seeds(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -74,16 +74,20 @@ def joined_seeds(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 
 def pool_records(rows: Iterable[FileRow], fields: Mapping[str, str] | None = None) -> Iterable[FileRow]:
     """The questions of a pool, whatever its rows are; rows with a problem are handed on."""
-    rows, fields = list(rows), fields or {}
-    questions = [_mapped(row, fields) for row in rows] if fields else rows
-    at = next((at for at, row in enumerate(rows) if not row.problem and isinstance(row.value, dict)), None)
-    if at is None:
-        return questions
-    first, ours = rows[at].value, renamed(questions[at].value)
+    fields, remaining, begun = fields or {}, iter(rows), list[FileRow]()
+    for row in remaining:
+        begun.append(row)
+        if not row.problem and isinstance(row.value, dict):
+            break
+    else:
+        return begun
+    rows, first = chain(begun, remaining), row.value
+    questions = (_mapped(row, fields) for row in rows) if fields else rows
+    ours = renamed(_mapped(row, fields).value)
     if any(isinstance(listed(ours.get(name)), list) for name in ("answers", "texts")):
         return questions
     if {"budget", "response", "correct"} <= first.keys():
-        return [FileRow(rows[at].place, None, WINNERS)]
+        return [FileRow(row.place, None, WINNERS)]
     if "doc_id" in first and ("resps" in first or "filtered_resps" in first):
         return grouped(rows, _lm_eval_traces)
     columns = columns_of(first, TRACE_NAMES, fields)
@@ -103,17 +107,14 @@ def _mapped(row: FileRow, fields: Mapping[str, str]) -> FileRow:
 
 
 def renamed(record: Record) -> Record:
-    """The record under the names of a pool, where it has usual ones.
+    """The record with the names of a pool beside the usual ones that it has.
 
     >>> renamed({"question_id": 7, "responses": ["so 4"], "target": "4"})
-    {'question_id': 7, 'responses': ['so 4'], 'target': '4', 'id': 7, 'gold': '4', 'texts': ['so 4']}
+    {'id': 7, 'gold': '4', 'texts': ['so 4'], 'question_id': 7, 'responses': ['so 4'], 'target': '4'}
     """
-    ours = dict(record)
-    for name, usual in NAMES.items():
-        column = next((column for column in usual if record.get(column) is not None), None)
-        if name not in ours and column is not None:
-            ours[name] = record[column]
-    return ours
+    columns = ((name, column) for name, usual in NAMES.items() for column in reversed(usual))
+    usual = {name: record[column] for name, column in columns if record.get(column) is not None}
+    return usual | record
 
 
 def _trace(record: Record, fields: Mapping[str, str]) -> Trace:
@@ -136,14 +137,20 @@ def _lm_eval_traces(record: Record) -> list[Trace]:
     if not texts or len(filtered) != len(texts):
         texts, filtered = texts or [None] * len(filtered), [] if texts else filtered
     answers = [None if answer == UNREAD else answer for answer in filtered] or [None] * len(texts)
-    gold = record.get("target")
-    gold = gold[0] if isinstance(gold, list) and gold else gold
-    question = {"id": record["doc_id"], "gold": gold}
-    return [
+    question = {"id": record["doc_id"], "gold": _first(record.get("target"))}
+    traces = [
         question | {"answers": answer, "texts": text}
         for answer, text in zip(answers, texts, strict=True)
         if text is None or not (text.startswith(NOT_SAMPLED) or text.endswith(NOT_SAMPLED))
     ]
+    if not traces:
+        raise PoolError("all of its responses are copies: none was sampled. Drop the line or sample it again.")
+    return traces
+
+
+def _first(target: Any) -> Any:
+    """The first of several right answers."""
+    return target[0] if isinstance(target, list) and target else target
 
 
 def _flat(values: Any) -> list[Any]:
@@ -166,6 +173,9 @@ def grouped(rows: Iterable[FileRow], traces_of: Callable[[Record], list[Trace]])
             traces = traces_of(row.value)
         except PoolError as error:
             yield FileRow(row.place, None, str(error))
+            continue
+        except (AttributeError, LookupError, TypeError) as error:
+            yield FileRow(row.place, None, f"its fields are not those of its tool's records ({error!r}). {REPAIR}")
             continue
         id = str(traces[0]["id"])
         if "filtered_resps" in row.value and filters.setdefault(id, row.value.get("filter")) != row.value.get("filter"):
@@ -207,10 +217,8 @@ def inspect_traces(sample: Record) -> list[Trace]:
     text = content_text((choice.get("message") or {}).get("content")) or output.get("completion") or None
     scores = [score for score in (sample.get("scores") or {}).values() if isinstance(score, dict)]
     answer = next((score["answer"] for score in scores if isinstance(score.get("answer"), str)), None)
-    target = sample.get("target")
-    gold = target[0] if isinstance(target, list) and target else target
-    usage = output.get("usage") or {}
-    trace = {"id": sample.get("id"), "gold": gold or None, "answers": answer or None, "texts": text}
+    usage, gold = output.get("usage") or {}, _first(sample.get("target")) or None
+    trace = {"id": sample.get("id"), "gold": gold, "answers": answer or None, "texts": text}
     counts = {"tokens": usage.get("output_tokens"), "number": sample.get("epoch")}
     return [trace | counts | {"cut": is_cut(str(choice.get("stop_reason")))}]
 

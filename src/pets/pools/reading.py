@@ -1,7 +1,7 @@
 """Reads recorded pools: every format, the paper's own records, the pools that ship; problems are told with a place."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,6 @@ NO_ANSWERS = (
     '"answers" is missing; it is a list with one answer per trace, null for a trace without one, or "texts" with what '
     "traces said. --field answers=NAME says where it stands."
 )
-
-
 PLACES_SHOWN = 4
 VALUES = Pattern(r'\d+| is ‹(?:".*?"|[^ ;,.]+)')
 """What differs between two problems of one kind: numbers, and the value that was found."""
@@ -49,9 +47,9 @@ def read_pool(
 
     The name of a pool that comes with PETS stands for it, where no file has that name.
     The first bad line raises, unless ``skip_bad``: then bad lines are passed over and told in ``Pool.skipped``.
-    ``fields`` says under which name the file holds what (``{"answers": "predictions"}``).
-    ``confidence`` chooses the kind where a pool has several, and does nothing for other pools. A compressed file may
-    unpack to ``max_unpacked_bytes``; if not given, to 64 MB or a hundred times its size, whichever is more.
+    ``fields`` says under which name the file holds what (``{"answers": "predictions"}``), ``confidence`` which kind
+    counts where a pool has several. A compressed file may unpack to ``max_unpacked_bytes``; if not given, to 64 MB or a
+    hundred times its size, whichever is more.
     """
     path = _shipped(Path(path))
     questions, problems = _gathered(_rows(path, max_unpacked_bytes, fields), confidence, f"{pool_name(path)}: the file")
@@ -94,8 +92,7 @@ def read_pools(
 def pool_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Folders replaced by the pool files in them, sorted; the manifest and hidden files are none.
 
-    A folder of NeMo-Skills' ``output-rs*.jsonl`` is one pool, and so are these files where all of them are named. The
-    name of a pool that comes with PETS stands for it, where no file has that name.
+    A folder of NeMo-Skills' ``output-rs*.jsonl`` is one pool, and so are these files where all of them are named.
     """
     files: list[Path] = []
     for path in formats.joined_seeds(paths):
@@ -169,7 +166,7 @@ def pool_name(path: Path) -> str:
 
 
 def _shipped(path: Path) -> Path:
-    """The pool of that name that comes with PETS, where no file has it."""
+    """The pool of that name that comes with PETS, unless a file has the name."""
     return path if path.exists() else SHIPPED.get(str(path), path)
 
 
@@ -178,7 +175,7 @@ def _stem(path: Path) -> str:
 
 
 def pool_suffix(path: Path) -> str:
-    """Which of the suffixes the file has."""
+    """The suffix of a pool file; any other raises."""
     if suffix := suffix_of(path, READ_SUFFIXES):
         return suffix
     raise PoolError(
@@ -189,7 +186,7 @@ def pool_suffix(path: Path) -> str:
 def _gathered(
     rows: Iterable[FileRow], metric: Metric, source: str
 ) -> tuple[list[PooledQuestion], list[tuple[str, str]]]:
-    """The good questions, and what is wrong with the others; ``source`` is what messages call that they come from."""
+    """The good questions, and the place of each bad one with its problem; ``source`` begins a message."""
     questions: dict[str, PooledQuestion] = {}
     problems: list[tuple[str, str]] = []
     places: dict[str, str] = {}
@@ -245,8 +242,8 @@ def _question(record: object, metric: Metric, number: int) -> PooledQuestion:
     kinds = record.get("confidences") or {}  # Parquet has null where there are none
     if not isinstance(kinds, dict):
         raise PoolError(f'"confidences" is {as_json(kinds)}; expected an object with a list for each kind. {REPAIR}')
-    lists = {str(kind): values for kind in kinds if (values := _floats(kinds, kind)) is not None}
-    confidence = _floats(record, "confidence")
+    lists = {str(kind): values for kind in kinds if (values := _list(kinds, kind, _float)) is not None}
+    confidence = _list(record, "confidence", _float)
     if lists and confidence is None:
         if metric not in lists:
             raise PoolError(f'"confidences" has {", ".join(lists)} and not {metric}. Choose one of these.')
@@ -293,23 +290,20 @@ def _from_paper(record: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
     return ours
 
 
-def _list(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
+def _list(record: Mapping[str, Any], key: str, kind: Callable[[Any], Any] | None = None) -> tuple[Any, ...] | None:
     values = listed(record.get(key))
     if values is None or isinstance(values, list):
-        return None if values is None else tuple(values)
+        return None if values is None else tuple(map(kind, values) if kind else values)
     raise PoolError(f'"{key}" is {as_json(values)}; expected a list with one entry per trace. {REPAIR}')
 
 
-def _floats(record: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
+def _float(value: Any) -> Any:
     """JSON writes 20.0 as 20 if it likes; what is no number, or too large for one, is left to be refused."""
-    values = _list(record, key)
-    if values is None:
-        return None
-    return tuple(float(v) if type(v) is int and v.bit_length() <= 1023 else v for v in values)
+    return float(value) if type(value) is int and value.bit_length() <= 1023 else value
 
 
 def _kind(path: Path) -> str | None:
-    """What the manifest beside the file calls the pool's kind of answers."""
+    """The pool's kind of answers, by the manifest beside the file."""
     manifest = path.with_name(MANIFEST)
     entries, problem = parse_json(manifest.read_bytes()) if manifest.is_file() else ([], "")
     if problem:

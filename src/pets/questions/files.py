@@ -21,8 +21,7 @@ from typing import Any, TextIO
 from pets.errors import InputError, PetsError, SpecError
 from pets.prompts import Message, Prompt, Sampling
 from pets.registry import answer_types, make_answer_type
-from pets.tabular import FileRow, Record, read_rows, rows_of, suffix_of
-from pets.tabular.reading import as_json, as_text, columns_of, listed
+from pets.tabular.reading import FileRow, Record, as_json, as_text, columns_of, listed, read_rows, rows_of, suffix_of
 
 STDIN = "-"
 OPTION = re.compile(r"[a-z_]+=")  # of a spec such as "choice:options=4"
@@ -75,8 +74,7 @@ def read_questions(
 ) -> QuestionSet:
     """The questions of a file; the first bad line raises, with its number.
 
-    ``fields`` says under which name the file holds what, ``answer_type`` how answers are read where a question does
-    not say so.
+    ``fields`` says under which name the file holds what, ``answer_type`` how answers are read by default.
     """
     suffix = suffix_of(path)
     name = path.name[: -len(suffix)] if suffix else path.stem
@@ -118,7 +116,7 @@ def problems_of(
 
 
 def unique_problems(rows: Iterable[FileRow], title: str, parse: Callable[[Record, int], Problem]) -> Iterator[Problem]:
-    """What ``parse`` makes of each row and its number; the first bad row raises, with its place."""
+    """The question that ``parse`` makes of each row and its number; the first bad row raises, with its place."""
     places: dict[str, str] = {}
     for number, row in enumerate(rows, 1):
         try:
@@ -134,7 +132,7 @@ def unique_problems(rows: Iterable[FileRow], title: str, parse: Callable[[Record
 
 
 def record_of(row: FileRow) -> Record:
-    """What a row holds; one that cannot be read, or is no question, raises."""
+    """The record of a row; raises where it cannot be read or is no object."""
     if row.problem or not isinstance(row.value, dict):
         raise InputError(row.problem or 'a question is an object, {"id": ..., "question": ...}. Repair it or drop it.')
     return row.value
@@ -174,7 +172,7 @@ def question_record(problem: Problem) -> Record:
 
 
 def parse_fields(texts: Iterable[str], names: Iterable[str] = NAMES) -> dict[str, str]:
-    """Which column of a file holds what; ``question=body`` says that "body" holds the question. It has these ``names``.
+    """The columns of a file that hold the ``names``, by name.
 
     >>> parse_fields(["question=body", "gold=final"])
     {'question': 'body', 'gold': 'final'}
@@ -218,7 +216,8 @@ def problem_from(
     prompt, gold, options = _prompt(values, record), values.get("gold"), values.get("options")
     texts, names = ([], []) if options is None and record.get("A") is None else _option_texts(options, record)
     if texts:
-        prompt, gold, answer_type = lettered(prompt, texts), _letter(gold, names, texts), f"choice:options={len(texts)}"
+        prompt, gold = _lettered(prompt, texts), _letter(gold, names, texts)
+        answer_type = f"choice:options={len(texts)}"
     options = int(options) if isinstance(options, str) and options.isdecimal() else options
     if not texts and options is not None and not (type(options) is int and options >= 2):
         expected = "it is the number of possible answers, at least 2, or a list of their texts"
@@ -238,7 +237,7 @@ def problem_from(
 
 @lru_cache(maxsize=1024)
 def _checked_spec(spec: str) -> str:
-    """The spec itself: checked once, and one string for all questions that have it."""
+    """The spec, checked; one string for all questions that have it."""
     named = answer_types().get(spec.partition(":")[0])
     if named is not None and not named.files_may_name:  # before it is made: making one may run code
         raise InputError(f'"answer_type" is {spec!r}, which no file can name: give it with --answer, if you mean it.')
@@ -267,18 +266,18 @@ def _prompt(values: Mapping[str, Any], record: Record) -> Prompt:
     )
 
 
-def lettered(prompt: Prompt, options: list[str]) -> Prompt:
-    """The prompt with its options under it, "A) ..."; as it is where it holds them all already.
+def option_lines(options: Iterable[str]) -> str:
+    """The options of a question, a line each: "A) ..."."""
+    return "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
 
-    >>> lettered(Prompt.chat("Which is even?"), ["1", "2"]).content[0].content
-    'Which is even?\\n\\nA) 1\\nB) 2'
-    """
+
+def _lettered(prompt: Prompt, options: list[str]) -> Prompt:
+    """The prompt with its options under it; as it is where it holds them all already."""
     content = prompt.content
     last = content if isinstance(content, str) else content[-1].content
     if all(option in last for option in options):
         return prompt
-    lines = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
-    text = f"{last.rstrip()}\n\n{lines}"
+    text = f"{last.rstrip()}\n\n{option_lines(options)}"
     if isinstance(content, str):
         return Prompt(text)
     return Prompt((*content[:-1], Message(content[-1].role, text)), bare=prompt.bare)
@@ -288,10 +287,6 @@ def _letter(gold: Any, names: list[Any], texts: list[str]) -> object:
     """The letter of the right option; gold may be its name, its text, its place, from 0, or the letter itself.
 
     No gold is ``None``, an empty cell, or -1, as data sets have it whose labels are kept back.
-
-    >>> one_two = ["one", "two"]
-    >>> _letter("two", one_two, one_two), _letter(1, one_two, one_two), _letter("4", [2, 4, 6], ["2", "4", "6"])
-    ('B', 'B', 'B')
     """
     gold = gold.strip() if isinstance(gold, str) else gold
     for options in (names, texts):
@@ -304,11 +299,7 @@ def _letter(gold: Any, names: list[Any], texts: list[str]) -> object:
 
 
 def _option_texts(value: Any, record: Record) -> tuple[list[str], list[Any]]:
-    """What the possible answers say, where a question lists them or has columns A, B, ...; and how gold may name them.
-
-    >>> _option_texts(None, {"question": "?", "A": "cat", "B": 2, "C": ""}), _option_texts(None, {"A": "grade"})
-    ((['cat', '2'], ['cat', '2']), ([], []))
-    """
+    """The texts of the possible answers, from a list or from columns A, B, ...; and how gold may name them."""
     labels = None
     if value is None:
         value = list(takewhile(lambda cell: cell is not None, map(record.get, LETTERS)))
@@ -318,9 +309,8 @@ def _option_texts(value: Any, record: Record) -> tuple[list[str], list[Any]]:
     elif isinstance(value, dict):  # {"text": [...], "label": ["1", ...]}, as ARC has them
         value, labels = value.get("text"), value.get("label")
     value = listed(value)
-    if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
-        return [], []
-    if not all(isinstance(option, str | int | float) for option in value):
+    is_list = isinstance(value, list) and 2 <= len(value) <= len(LETTERS)
+    if not is_list or not all(isinstance(option, str | int | float) for option in value):
         return [], []
     names = [option.strip() if isinstance(option, str) else option for option in value]
     same_length = isinstance(labels, list) and len(labels) == len(value)
@@ -328,13 +318,13 @@ def _option_texts(value: Any, record: Record) -> tuple[list[str], list[Any]]:
 
 
 def field_names(record: Record) -> str:
-    """What a message says of the fields of a record."""
+    """The fields of a record, for a message."""
     names = ", ".join(f'"{name}"' for name in list(record)[:12])
     return f"the fields are {names}" if names else "there are no fields"
 
 
 def stdin_rows() -> Iterator[FileRow]:
-    """The rows of stdin: JSONL, CSV, JSON or plain lines, as its beginning shows."""
+    """The rows of stdin, in the format that its beginning shows."""
     buffer = sys.stdin.buffer
     file = buffer if isinstance(buffer, io.BufferedReader) else io.BufferedReader(io.BytesIO(buffer.read()))
     return rows_of(file, "", "questions on stdin")

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +19,8 @@ from pets._extras import require
 from pets.answers.base import GSM8K_MARK
 from pets.errors import InputError
 from pets.prompts import Prompt, Sampling
-from pets.questions.files import (
-    LETTERS,
-    STDIN,
-    Problem,
-    QuestionSet,
-    field_names,
-    problems_of,
-    read_questions,
-    stdin_rows,
-    unique_problems,
-)
+from pets.questions import files
+from pets.questions.files import LETTERS, Problem, QuestionSet, unique_problems
 from pets.tabular import SUFFIXES, FileRow, Record, read_rows
 
 MATH_PROMPT = "{}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
@@ -57,28 +48,19 @@ def problem_of(benchmark: "Benchmark", record: Record, number: str, seed: int = 
     level = ", ".join(map(str, level)) if isinstance(level, list) else str(level)
     if benchmark.answers != "choice":
         gold = first_of(record, "answer", "Answer")
-        if benchmark.is_worked:  # it ends in #### 18
-            worked, mark, gold = gold.rpartition(GSM8K_MARK)
-            if not mark:
-                ending = worked[-20:] + gold[-20:]
-                raise InputError(f'"answer" ends in {ending!r}; expected "{GSM8K_MARK}" and the number.')
+        if benchmark.is_worked and GSM8K_MARK not in gold:
+            raise InputError(f'"answer" ends in {gold[-20:]!r}; expected "{GSM8K_MARK}" and the number.')
+        gold = gold.rpartition(GSM8K_MARK)[2] if benchmark.is_worked else gold
         prompt = Prompt.chat(MATH_PROMPT.format(first_of(record, *QUESTIONS).strip()))
         return Problem(id, prompt, benchmark.answers, gold.strip(), level)
     question = first_of(record, *QUESTIONS).strip()
     options, right = listed(record) if "options" in record else shuffled(record, question, seed)
-    lines = "\n".join(f"{letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
-    prompt = Prompt.chat(CHOICE_PROMPT.format(question, lines))
+    prompt = Prompt.chat(CHOICE_PROMPT.format(question, files.option_lines(options)))
     return Problem(id, prompt, f"choice:options={len(options)}", LETTERS[right], level, len(options))
 
 
 def shuffled(record: Record, question: str, seed: int) -> tuple[list[str], int]:
-    """The options of GPQA, in an order that depends on the seed and the question alone, and which of them is right.
-
-    >>> row = {"Correct Answer": "this", "Incorrect Answer 1": "that"}
-    >>> row |= {"Incorrect Answer 2": "those", "Incorrect Answer 3": "these"}
-    >>> [shuffled(row, "Which?", seed)[1] for seed in range(6)]
-    [2, 0, 1, 1, 2, 3]
-    """
+    """The options of GPQA, in an order that depends on the seed and the question alone, and which of them is right."""
     options = [first_of(record, key).strip() for key in (RIGHT, *WRONG)]
     rng = np.random.default_rng([seed, zlib.crc32(question.encode())])
     order = rng.permutation(len(options)).tolist()
@@ -100,26 +82,19 @@ def listed(record: Record) -> tuple[list[str], int]:
 
 
 def first_of(record: Record, *names: str, default: str | None = None) -> str:
-    """The text of the first of these fields that is there and not empty.
-
-    >>> first_of({"id": 60, "problem": "?"}, "unique_id", "id")
-    '60'
-    """
+    """The text of the first of these fields that is there and not empty."""
     for name in names:
         value = record.get(name)
         if isinstance(value, str | int | float) and str(value).strip():
             return str(value)
     if default is None:
-        raise InputError(f'there is no "{names[0]}"; {field_names(record)}. Is this the right set?')
+        raise InputError(f'there is no "{names[0]}"; {files.field_names(record)}. Is this the right set?')
     return default
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A published set: where it is on the hub, how its answers are read, how long a trace may be.
-
-    Right answers that are worked out, as GSM8K has them, end in ``#### 18``.
-    """
+    """A published set of the hub; where ``is_worked``, right answers end in ``#### 18``, as GSM8K has them."""
 
     about: str
     hub: str
@@ -148,15 +123,10 @@ def starter() -> QuestionSet:
 
     Sums and differences of one and two digits, products to 12 and general knowledge with one-word answers, behind the
     examples of their kind: a chat or a letter-only form is near chance for so small a model. A worked example takes 30
-    to 40 tokens, so that the four trace confidences differ over windows of 8. The order is fixed and mixes the levels,
-    so that any first part of the set is a fair sample of it; what is added stands behind, so that no question's place,
-    and with it the seeds of its traces, ever moves.
-
-    >>> problems = starter().problems
-    >>> sorted({problem.level for problem in problems})[:2]
-    ['difference of one digit', 'difference of two digits']
+    to 40 tokens, so that the four trace confidences differ over windows of 8. The order mixes the levels, so that any
+    first part is a fair sample; new questions are added at the end, so that the seeds of the others' traces stay.
     """
-    data = json.loads(files(__package__).joinpath("starter.json").read_bytes())
+    data = json.loads(resources.files(__package__).joinpath("starter.json").read_bytes())
     problems = []
     for id, question, gold, level in data["questions"]:
         kind = id.partition("-")[0]
@@ -166,28 +136,20 @@ def starter() -> QuestionSet:
 
 
 def named_sets() -> list[str]:
-    """The names, sorted.
-
-    >>> named_sets()
-    ['aime24', 'aime25', 'brumo', 'gpqa', 'gsm8k', 'hmmt', 'math500', 'mmlu-pro', 'starter']
-    """
+    """The names of all sets, sorted."""
     return sorted(["starter", *BENCHMARKS])
 
 
 def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) -> QuestionSet:
-    """The questions that ``source`` names: a file, a set, ``hf:org/name[/config][:split]``, or ``-`` for stdin.
-
-    >>> len(find_questions("starter").problems)
-    300
-    """
+    """The questions that ``source`` names: a file, a set, ``hf:org/name[/config][:split]``, or ``-`` for stdin."""
     name = str(source)
-    if name == STDIN:
-        return QuestionSet("stdin", tuple(problems_of(stdin_rows(), "questions on stdin", fields)))
+    if name == files.STDIN:
+        return QuestionSet("stdin", tuple(files.problems_of(files.stdin_rows(), "questions on stdin", fields)))
     if name.startswith(HUB_PREFIX):
         if (match := HUB_NAME.fullmatch(name)) is None:
             raise InputError(f"a data set of the hub is named hf:ORG/NAME[/CONFIG][:SPLIT]; got {name!r}.")
         rows = hub_rows(match["repository"], match["config"], match["split"])
-        return QuestionSet(match["repository"], tuple(problems_of(rows, name, fields)))
+        return QuestionSet(match["repository"], tuple(files.problems_of(rows, name, fields)))
     known = name == "starter" or name in BENCHMARKS
     if known and not fields:
         return question_set(name)
@@ -196,7 +158,7 @@ def find_questions(source: str | Path, fields: Mapping[str, str] | None = None) 
         if known:
             raise InputError(f'"{name}" is a named set, whose fields are known: leave out --field.')
         raise InputError(f'"{name}" is neither a file nor a question set. Sets: {", ".join(named_sets())}.')
-    return read_questions(path, fields=fields)
+    return files.read_questions(path, fields=fields)
 
 
 def question_set(name: str, source: Path | None = None, *, seed: int = 0) -> QuestionSet:
@@ -239,10 +201,9 @@ METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "state.json")  # wh
 
 
 def hub_rows(repository: str, config: str | None, split: str | None, copy_hint: str = "") -> Iterator[FileRow]:
-    """Every row of a split and its place, downloaded once and kept by the ``datasets`` library.
+    """Every row of a split, downloaded once and kept by the ``datasets`` library.
 
-    Without a split, the one that questions are asked from: test, else validation, else whatever there is.
-    ``copy_hint`` says how a copy on this machine is read instead.
+    The default split is test, else validation, else train, else the first. ``copy_hint`` says how a copy is read.
     """
     try:
         datasets = require("datasets", "datasets")
@@ -262,34 +223,32 @@ def hub_rows(repository: str, config: str | None, split: str | None, copy_hint: 
 
 
 def local_rows(source: Path, config: str | None, split: str) -> Iterator[FileRow]:
-    """Every row and its place, of a file or of the files of a folder that belong to the config and the split.
+    """Every row of a file, or of the files of a folder that belong to the config and the split.
 
-    In a folder as the hub lays it out, names tell: ``gpqa_diamond.csv``, ``main/test-00000-of-00001.parquet``. A name
-    that is the word comes before one that holds it (``test.jsonl``, ``test_socratic.jsonl``). Where no name tells,
-    every file belongs.
+    Names tell: ``gpqa_diamond.csv``, ``main/test-00000-of-00001.parquet``; one that is the word comes before one that
+    holds it (``test.jsonl``, ``test_socratic.jsonl``). Where no name tells, every file belongs.
     """
-    files = [source]
+    paths = [source]
     if source.is_dir():
         inside = sorted(path.relative_to(source) for path in source.rglob("*"))
-        files = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.name not in METADATA_FILES]
-        files = [path for path in files if not any(part.startswith(".") for part in path.parts)]
-        if not files:
+        paths = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.name not in METADATA_FILES]
+        paths = [path for path in paths if not any(part.startswith(".") for part in path.parts)]
+        if not paths:
             raise InputError(f'folder "{source}" holds no data; files end in {", ".join(SUFFIXES)}. Name another.')
         for word in filter(None, (config, split)):
             name = re.compile(rf"{re.escape(word)}(-\d+-of-\d+(-\w+)?)?")  # a file may have its number among others
-            named = [path for path in files if word in path.parts[:-1] or name.fullmatch(path.name.split(".")[0])]
-            files = named or [path for path in files if word in path.as_posix()] or files
-        files = [source / path for path in files]
-    for path in files:
+            named = [path for path in paths if word in path.parts[:-1] or name.fullmatch(path.name.split(".")[0])]
+            paths = named or [path for path in paths if word in path.as_posix()] or paths
+        paths = [source / path for path in paths]
+    for path in paths:
         for row in read_rows(path, noun="questions"):
             yield row._replace(place=f'"{path.name}" {row.place}')
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What loading may raise: files and the network, and all that the hub's two libraries call an error.
+    """The errors that loading may raise: of files, of the network, and all of the hub's two libraries.
 
-    Theirs have no common root, and some of them are none of Python's own (an aborted download, a file that does not
-    fit); which HTTP library they use, and so whose errors come through, depends on their version.
+    Theirs have no common root, and some of them derive from none of Python's own.
     """
     classes: set[type[Exception]] = {OSError, ValueError, RuntimeError}
     for name in ("datasets.exceptions", "huggingface_hub.errors"):

@@ -31,7 +31,7 @@ REPAIR = "Repair the line or drop it."
 
 
 class FileRow(NamedTuple):
-    """Where a row stands ("line 3"), and what it holds; or, where it cannot be read, the problem with it."""
+    """A row of a file: its place ("line 3") and its value, or the problem that it cannot be read for."""
 
     place: str
     value: Any
@@ -39,15 +39,12 @@ class FileRow(NamedTuple):
 
 
 def suffix_of(path: Path, suffixes: Sequence[str] = SUFFIXES) -> str:
-    """Which of the suffixes the file has; "" for none.
+    """The suffix of a file, of those given; "" for none.
 
     >>> suffix_of(Path("mine.v2.jsonl.gz")), suffix_of(Path("README"))
     ('.jsonl.gz', '')
     """
-    for suffix in suffixes:
-        if path.name.lower().endswith(suffix):
-            return suffix
-    return ""
+    return next(filter(path.name.lower().endswith, suffixes), "")
 
 
 def read_rows(
@@ -80,7 +77,7 @@ def read_rows(
 def rows_of(
     file: io.BufferedReader, suffix: str, title: str, error: type[PetsError] = InputError, limit: int = 1 << 62
 ) -> Iterator[FileRow]:
-    """The rows of an open file; ``suffix`` "" looks at how it begins."""
+    """The rows of an open file; without a ``suffix``, its beginning shows the format."""
     try:
         form = suffix or sniffed_suffix(file.peek(SNIFFED_BYTES)[:SNIFFED_BYTES])
         if form == ".parquet":
@@ -138,12 +135,12 @@ def unpacked_lines(packed: IO[bytes], limit: int) -> Iterator[bytes]:
 
 
 def max_unpacked(path: Path, max_unpacked_bytes: int | None = None) -> int:
-    """To how many bytes a compressed file may unpack."""
+    """The bytes that a compressed file may unpack to."""
     return max_unpacked_bytes or max(MIN_UNPACKED_LIMIT, MAX_UNPACKED_RATIO * path.stat().st_size)
 
 
 def too_large(limit: int) -> str:
-    """What is wrong with a file that unpacks to more."""
+    """The problem of a file that unpacks to more."""
     return f"it unpacks to over {limit} bytes, far more than its size; unpack it yourself if that is right"
 
 
@@ -175,11 +172,7 @@ def parse_json(raw: bytes) -> tuple[Any, str]:
 
 
 def listed(value: Any) -> Any:
-    """A list that stands in a cell as its text; any other value as it is.
-
-    >>> listed("[1, 2]"), listed("[1, 2"), listed(3)
-    ([1, 2], '[1, 2', 3)
-    """
+    """A list that stands in a cell as its text; any other value as it is."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         parsed, problem = parse_json(value.encode(errors="replace"))
         return value if problem else parsed
@@ -196,7 +189,7 @@ class Table(Protocol):
 
 
 def table_records(table: Any) -> list[Record] | None:
-    """The rows of a table of pandas, polars or pyarrow, which only its user imports; ``None`` of anything else."""
+    """The rows of a table of pandas, polars or pyarrow; ``None`` of anything else."""
     if hasattr(table, "convert_dtypes"):
         table = table.convert_dtypes()  # pandas keeps whole numbers as floats where one is missing: 4 would be 4.0
     for method, arguments in (("to_pylist", ()), ("to_dicts", ()), ("to_dict", ("records",))):
@@ -206,7 +199,7 @@ def table_records(table: Any) -> list[Record] | None:
 
 
 def plain_record(record: Mapping[Any, Any]) -> Record:
-    """The record with Python's numbers and lists in the place of numpy's, and ``None`` for what is missing.
+    """The record with Python's own numbers and lists, and ``None`` for what is missing.
 
     >>> plain_record({"answer": float("nan"), 1: (2, 3)})
     {'answer': None, '1': [2, 3]}
@@ -225,7 +218,7 @@ def _plain(value: Any) -> Any:
 
 
 def columns_of(names: Iterable[str], usual: Mapping[str, Sequence[str]], fields: Mapping[str, str]) -> dict[str, str]:
-    """Which column holds what: as ``fields`` say, else by the first ``usual`` name; case does not matter.
+    """The columns by what they hold: as ``fields`` say, else by the first ``usual`` name; case does not matter.
 
     >>> columns_of(["ID", "Problem", "body"], {"id": ["id"], "question": ["question", "problem"]}, {"gold": "body"})
     {'gold': 'body', 'id': 'ID', 'question': 'Problem'}
@@ -236,10 +229,9 @@ def columns_of(names: Iterable[str], usual: Mapping[str, Sequence[str]], fields:
         if name not in taken:
             lower.setdefault(name.lower(), name)
     for ours, candidates in usual.items():
-        for name in candidates:
-            if name in lower:
-                columns.setdefault(ours, lower[name])
-                break
+        usual_name = next(filter(lower.__contains__, candidates), None)
+        if usual_name is not None:
+            columns.setdefault(ours, lower[usual_name])
     return columns
 
 
@@ -274,11 +266,7 @@ def _json(raw: bytes) -> Iterator[FileRow]:
 
 
 def _separator(head: str) -> str:
-    """What separates the cells of a head: whichever of :data:`SEPARATORS` stands there most, outside of quotes.
-
-    >>> _separator('id;"question, or problem";gold')
-    ';'
-    """
+    """The one of :data:`SEPARATORS` that a head has most of, outside of quotes."""
     bare = "".join(head.split('"')[::2])
     return max(SEPARATORS, key=bare.count)
 
@@ -307,23 +295,19 @@ def separated_rows(file: Iterable[str], max_cell_chars: int = MAX_CELL_CHARS) ->
 
 
 def _parquet(file: IO[bytes], limit: int) -> Iterator[FileRow]:
-    """The rows of a Parquet file; one text that stands for millions of cells is counted as often as it stands there.
-
-    Texts come as dictionaries, so that a batch is measured before it is unpacked.
-    """
+    """The rows of a Parquet file. Texts come as dictionaries, so that a batch is measured before it is unpacked."""
     arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
     try:
         metadata = parquet.read_metadata(file)
         texts = _check_declared(metadata, limit)
         with parquet.ParquetFile(file, metadata=metadata, read_dictionary=texts) as table:
-            number = size = 0
+            number, size = 1, 0
             for batch in table.iter_batches(batch_size=PARQUET_BATCH_ROWS):
                 size += sum(_unpacked_bytes(arrow, column) for column in batch.columns)
                 if size > limit:
                     raise OSError(too_large(limit))
-                for record in batch.to_pylist():
-                    number += 1
-                    yield FileRow(f"row {number}", record)
+                yield from (FileRow(f"row {at}", record) for at, record in enumerate(batch.to_pylist(), number))
+                number += len(batch)
     except arrow.ArrowException as error:
         raise UnreadableRowsError(f"this is not Parquet ({error}). Check the file or copy it again.") from None
 
@@ -332,8 +316,7 @@ def _check_declared(metadata: Any, limit: int) -> list[str]:
     """Refuse a file that says of itself that it unpacks to more than ``limit`` bytes; the paths of its texts."""
     columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
     size = 0
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
         parts = [group.column(at) for at in range(len(columns))]
         cells = zip(parts, columns, strict=True)
         size += max(group.total_byte_size, sum(p.num_values * max(c.length, MIN_CELL_BYTES) for p, c in cells))

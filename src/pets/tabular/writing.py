@@ -7,12 +7,12 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO
 
 from pets._extras import require
 from pets.errors import InputError, PetsError
@@ -64,16 +64,15 @@ def write_all(rows: Iterable[Row], file: BinaryIO, name: str, columns: Sequence[
 def open_rows(file: BinaryIO, name: str, columns: Sequence[str]) -> "Iterator[RowFile]":
     """A writer of rows to an open file, in the format of ``name``; the last of them are there when the block ends.
 
-    The ``columns`` are a table's; lines and lists of JSON have what the rows have.
+    The ``columns`` are a table's; JSON has the fields of each row.
     """
     suffix = f".{name.lower().rpartition('.')[2]}"
     if suffix == ".gz":
         with gzip.open(file, "wb") as packed, open_rows(packed, name[:-3], columns) as writer:  # type: ignore[arg-type]
             yield writer
         return
-    writer = FORMATS[suffix](file, columns)
-    yield writer
-    writer.close()
+    with closing(FORMATS[suffix](file, columns)) as writer:
+        yield writer
 
 
 class RowFile:
@@ -101,10 +100,9 @@ class _JsonList(RowFile):
 
 
 class _Separated(RowFile):
-    separator: ClassVar[str] = ","
-
-    def __init__(self, file: BinaryIO, columns: Sequence[str]) -> None:
+    def __init__(self, file: BinaryIO, columns: Sequence[str], separator: str = ",") -> None:
         super().__init__(file, columns)
+        self._separator = separator
         if columns:
             self._write_line(columns)
 
@@ -114,12 +112,8 @@ class _Separated(RowFile):
 
     def _write_line(self, cells: Sequence[Any]) -> None:
         text = io.StringIO()  # a cell with either of the line ends is quoted, else it would end the row
-        csv.writer(text, delimiter=self.separator, lineterminator="\r\n").writerow(map(_cell, cells))
+        csv.writer(text, delimiter=self._separator, lineterminator="\r\n").writerow(map(_cell, cells))
         self.file.write(text.getvalue().removesuffix("\r\n").encode(errors="replace") + b"\n")
-
-
-class _Tabs(_Separated):
-    separator = "\t"
 
 
 class _Parquet(RowFile):
@@ -143,7 +137,8 @@ class _Parquet(RowFile):
 
     def _write_batch(self) -> None:
         arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-        cells = {column: [row.get(column) for row in self._waiting] for column in self.columns}
+        rows, self._waiting = self._waiting, []
+        cells = {column: [row.get(column) for row in rows] for column in self.columns}
         if self._writer is None:
             if not cells:
                 raise InputError("there is nothing to write yet: no column is known. Write .jsonl, or wait for a row.")
@@ -151,20 +146,19 @@ class _Parquet(RowFile):
             self._writer = parquet.ParquetWriter(self.file, self._schema)
         plain = {column: [_plain(value) for value in values] for column, values in cells.items()}
         self._writer.write_table(arrow.Table.from_pydict(plain, schema=self._schema))
-        self._waiting = []
 
 
-FORMATS: Mapping[str, type[RowFile]] = {
+FORMATS: Mapping[str, Callable[[BinaryIO, Sequence[str]], RowFile]] = {
     ".jsonl": RowFile,
     ".json": _JsonList,
     ".csv": _Separated,
-    ".tsv": _Tabs,
+    ".tsv": partial(_Separated, separator="\t"),
     ".parquet": _Parquet,
 }
 
 
 def _json(row: Row) -> bytes:
-    """As UTF-8; half of a surrogate pair, which a model cut within a character leaves, stays an escape."""
+    """A row in UTF-8; half of a surrogate pair, which a model cut within a character leaves, stays an escape."""
     return json.dumps(row, ensure_ascii=False).encode(errors="backslashreplace")
 
 
@@ -188,7 +182,7 @@ def _plain(value: Any) -> Any:
 
 
 def _type(arrow: Any, column: str, values: Sequence[Any]) -> Any:
-    """A column's type by what it holds; by its name where it holds nothing yet."""
+    """A column's type by what it holds, else by its name."""
     kinds = {type(value) for value in values if value is not None}
     if column in REAL_COLUMNS or (kinds and kinds <= {int, float} and float in kinds):
         return arrow.float64()
@@ -203,8 +197,8 @@ def _type(arrow: Any, column: str, values: Sequence[Any]) -> Any:
 def atomic_write(path: Path, error: type[PetsError] = InputError, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A draft, open to write to, which takes the place of ``path`` when all went well and is removed when not.
 
-    It is a new file under a name that cannot be guessed: in a folder of many users, no link of another's is followed.
-    What is no plain file, such as ``/dev/null``, is written to as it is.
+    Its name cannot be guessed: in a folder of many users, no link of another's is followed. What is no plain file,
+    such as ``/dev/null``, is written to as it is.
     """
     draft: Path | None = None
     try:
