@@ -53,6 +53,7 @@ UNREAD = "unread"
 EXCERPT_CHARS = 300
 CANCELLED_FOR_TWICE_THE_DOUBT = 15  # traces
 MAX_IDLE_QUESTIONS = 4096  # of a batch, that stay open with nothing in flight; a batch may have millions
+MISSING = ""  # a launch of the warm-up that is not back, or failed; no form is empty
 
 cached_answer_type = lru_cache(maxsize=1024)(make_answer_type)
 
@@ -188,14 +189,21 @@ LEFT_OUT = frozenset({"gold", "right", "error", "zone", "read_as", "level"})  # 
 
 
 class BestTrace(NamedTuple):
-    """The surest trace of a form of answer; ``rank`` puts the surest first, of equals the first launched."""
+    """The surest trace of an answer: the greatest of several, of equals the first launched."""
 
-    rank: tuple[float, int]
+    confidence: float
+    minus_number: int
     text: str
 
     @property
     def number(self) -> int:
-        return -self.rank[1]
+        return -self.minus_number
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared(forms: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """The same tuple for the same forms: a million questions begin with the few that there are."""
+    return forms
 
 
 @lru_cache(maxsize=1 << 14)
@@ -226,10 +234,9 @@ class QuestionTotals:
     cost: int = 0  # picodollars, where a price is known
     excerpt: str = ""  # of a trace without an answer, until one has one
     lost: int = 0  # attempts that were charged and tried again
-    best: dict[str, BestTrace] = field(default_factory=dict)  # by form
-    spellings: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    """By form and spelling: how many traces, and the number of the first, with a minus."""
-    warmup: dict[int, str | None] = field(default_factory=dict)  # forms of those of the first four that came, by number
+    spellings: dict[tuple[str, str], tuple[int, int, BestTrace]] = field(default_factory=dict)
+    """By form and spelling: how many traces, the number of the first, with a minus, and the surest."""
+    warmup: tuple[str | None, ...] = ()  # forms of the first four launches, by number
 
     def add(self, trace: StoredTrace, confidence_kind: str | None, price: Currency | None = None) -> None:
         """Count a trace that came back, failed or was cancelled; ``confidence_kind`` says which traces are surest."""
@@ -244,19 +251,20 @@ class QuestionTotals:
         outcome = outcome_of(trace)
         if outcome != "read":
             setattr(self, outcome, getattr(self, outcome) + 1)
-            if not self.best and not self.excerpt:
+            if not self.spellings and not self.excerpt:
                 self.excerpt = excerpt_of(trace.text)
-        if trace.number < K0 and trace.error is None:
-            self.warmup[trace.number] = trace.answer
+        if trace.number < K0:
+            forms = [*self.warmup, *[MISSING] * (trace.number + 1 - len(self.warmup))]
+            forms[trace.number] = MISSING if trace.error is not None else trace.answer
+            self.warmup = _shared(tuple(forms))
         if (form := trace.answer) is None:
             return
         confidence = 0.0 if trace.confidences is None else float(getattr(trace.confidences, confidence_kind or "tail"))
         self.excerpt = ""
-        spelling = form if trace.spelling is None else trace.spelling
-        count, first = self.spellings.get((form, spelling), (0, -trace.number))
-        self.spellings[form, spelling] = count + 1, max(first, -trace.number)
-        best = BestTrace((confidence, -trace.number), trace.text)
-        self.best[form] = max(best, self.best.get(form, best), key=attrgetter("rank"))
+        key = form, form if trace.spelling is None else trace.spelling
+        best = BestTrace(confidence, -trace.number, trace.text)
+        count, first, before = self.spellings.get(key, (0, -trace.number, best))
+        self.spellings[key] = count + 1, max(first, -trace.number), max(before, best)
 
 
 UNCOUNTED = QuestionTotals()
@@ -400,16 +408,15 @@ class OpenQuestion:
     def warmup(self) -> int | None:
         """The pattern of the first four traces; none before they are there, or where one of them failed."""
         forms = self.totals.warmup
-        if len(forms) < K0:
+        if len(forms) < K0 or MISSING in forms:
             return None
-        labels = [None if (form := forms[number]) is None else self.label(form) for number in range(K0)]
-        return pattern(*count_votes(labels))
+        return pattern(*count_votes([None if form is None else self.label(form) for form in forms]))
 
     def best(self, answer: str | None, names: Mapping[str, str] | None = None) -> BestTrace | None:
         """The surest trace of an answer, over all forms of its class; ``names`` are the representatives."""
         names = self.representatives() if names is None else names
-        own = (best for form, best in self.totals.best.items() if names.get(form, form) == answer)
-        return max(own, key=attrgetter("rank"), default=None)
+        own = (best for (form, _), (_, _, best) in self.totals.spellings.items() if names.get(form, form) == answer)
+        return max(own, default=None)
 
     def answer(
         self, verdict: Verdict, certify: Certify, *, complete: bool, error: str | None = None, zone: float = 0.0
@@ -479,7 +486,7 @@ class OpenQuestion:
     def representatives(self) -> dict[str, str]:
         """Each form with the first launched one of its class."""
         launched: dict[str, int] = {}
-        for (form, _), (_, number) in self.totals.spellings.items():
+        for (form, _), (_, number, _) in self.totals.spellings.items():
             launched[form] = max(number, launched.get(form, number))
         forms = sorted(launched, key=launched.__getitem__, reverse=True)
         if self._classes is None:
@@ -497,7 +504,7 @@ class OpenQuestion:
     def _shown(self, names: Mapping[str, str]) -> dict[str, str]:
         """Each class's name with the spelling that most of its traces have, the earliest of equals; no two alike."""
         counts: dict[str, dict[str, tuple[int, int]]] = {}
-        for (form, spelling), (count, first) in self.totals.spellings.items():
+        for (form, spelling), (count, first, _) in self.totals.spellings.items():
             spelled = counts.setdefault(names.get(form, form), {})
             before = spelled.get(spelling, (0, first))
             spelled[spelling] = before[0] + count, max(before[1], first)
