@@ -179,9 +179,12 @@ class Answer:
         >>> Answer("q1", "42", {"42": 3}, 0.8, traces=3).to_plain()["votes"]
         {'42': 3}
         """
-        first = {"id": self.id, "answer": self.answer, "canonical": self.canonical, "votes": dict(self.votes)}
-        rest = {name: getattr(self, name) for name in ANSWER_FIELDS if name not in first}
-        return first | {name: value for name, value in rest.items() if value is not None or name not in LEFT_OUT}
+        row = {"id": self.id, "answer": self.answer, "canonical": self.canonical, "votes": dict(self.votes)}
+        for name in ANSWER_FIELDS:
+            value = getattr(self, name)
+            if name not in row and (value is not None or name not in LEFT_OUT):
+                row[name] = value
+        return row
 
 
 ANSWER_FIELDS = tuple(option.name for option in fields(Answer))
@@ -200,10 +203,8 @@ class BestTrace(NamedTuple):
         return -self.minus_number
 
 
-@lru_cache(maxsize=1 << 12)
-def _shared(forms: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    """The same tuple for the same forms: a million questions begin with the few that there are."""
-    return forms
+# The same tuple for the same forms: a million questions begin with the few that there are.
+_shared = lru_cache(maxsize=1 << 12)(tuple)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -415,8 +416,11 @@ class OpenQuestion:
     def best(self, answer: str | None, names: Mapping[str, str] | None = None) -> BestTrace | None:
         """The surest trace of an answer, over all forms of its class; ``names`` are the representatives."""
         names = self.representatives() if names is None else names
-        own = (best for (form, _), (_, _, best) in self.totals.spellings.items() if names.get(form, form) == answer)
-        return max(own, default=None)
+        surest: BestTrace | None = None
+        for (form, _), (_, _, best) in self.totals.spellings.items():
+            if names.get(form, form) == answer and (surest is None or best > surest):
+                surest = best
+        return surest
 
     def answer(
         self, verdict: Verdict, certify: Certify, *, complete: bool, error: str | None = None, zone: float = 0.0
